@@ -19,7 +19,7 @@ from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout, version_blocks
 from ftfile.log.format.model import Add, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor
 from ftfile.log.read import compacted_writer
-from ftfile.log.read.compacted_records import CompactedFiles, contained, list_compacted
+from ftfile.log.read.compacted_records import CompactedFiles, find_contained, list_compacted
 from ftfile.log.read.snapshot import removals, snapshot_at, take_snapshot
 from ftfile.testing.fs.memory import MemoryFileSystem
 from tests.crash.log_processes import PausingProcess
@@ -254,7 +254,7 @@ class LogHistory:
             with contextlib.suppress(FtfileError):
                 compacted_writer.write_fewest_compacted(log, head)
         log_files = CompactedFiles(log, head, list_compacted(log.fs)).cover()
-        for compacted in contained(list_compacted(log.fs), log_files):
+        for compacted in find_contained(list_compacted(log.fs), log_files):
             with contextlib.suppress(NotFound):
                 log.fs.delete(layout.compacted_path(compacted))
 

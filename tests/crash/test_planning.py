@@ -168,7 +168,7 @@ def test_no_offset_is_ahead_of_what_survives_the_power() -> None:
     first = PlanLog(fs, begin.log_id, "run").add(begin, SourcePlan(low=1))
     with pytest.raises(Killed):
         PlanLog(Dying(fs), begin.log_id, "run").add(first, SourcePlan(low=2))
-    found = PlanLog(fs, begin.log_id, "other run").after(first)
+    found = PlanLog(fs, begin.log_id, "other run").position_after(first)
     assert found is not None
     fs.note("returned")
     lost = 0

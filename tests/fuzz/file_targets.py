@@ -15,11 +15,11 @@ from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.chain import Chain, codec
 from ftfile.filters.decoded import plain_pieces
 from ftfile.formats.api import format_from_options
-from ftfile.formats.avro_container import MARKER_BYTES, block, compressed, header_of, read_metadata
+from ftfile.formats.avro_container import MARKER_BYTES, block, compress_block, header_of, read_metadata
 from ftfile.formats.columnar import RowSegments
 from ftfile.formats.orc_files import stripe_rows
 from ftfile.rows.messages import read_rows
-from ftfile.rows.orc_messages import bytes_field, number_field, plain
+from ftfile.rows.orc_messages import bytes_field, decode_message, number_field
 from ftfile.rows.orc_runs import read_rle_v1, read_rle_v2
 from ftfile.rows.variant import variant_json
 from ftfile.rows.variant_encoding import json_value, variant_of
@@ -127,7 +127,7 @@ def _avro_blocks(data: bytes) -> None:
     codec_name, is_right, rows, content = draws.choice(_AVRO_CODECS), draws.byte() % 2, draws.byte(), draws.rest()
     head, marker = _avro_head(codec_name)
     if is_right:
-        content = block(rows, compressed(memoryview(content), codec_name, None), marker)
+        content = block(rows, compress_block(memoryview(content), codec_name, None), marker)
     _decode("avro", head + content)
 
 
@@ -159,7 +159,7 @@ def _orc_stream(data: bytes) -> None:
     """Decompress a stream of an ORC file, and decode its runs of numbers."""
     draws = Draws(data)
     codec_number, read_runs, count = draws.choice((0, 1, 2, 5)), draws.choice((read_rle_v2, read_rle_v1)), draws.byte()
-    read_runs(plain(draws.rest(), codec_number), count)
+    read_runs(decode_message(draws.rest(), codec_number), count)
 
 
 def _lines(data: bytes) -> None:

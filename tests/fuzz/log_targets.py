@@ -59,7 +59,7 @@ def _record(data: bytes) -> Record:
 
 
 def _state_after(record: Record) -> LogState:
-    return apply.after(LogState(version=record.version - 1, nonce=record.previous_nonce or ""), record)
+    return apply.state_after(LogState(version=record.version - 1, nonce=record.previous_nonce or ""), record)
 
 
 def _companion(data: bytes) -> Record:

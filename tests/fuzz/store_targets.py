@@ -16,7 +16,7 @@ from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import StoredKeys, check_ranges, decode_ranges
 from ftfile.kv.run.block import RowFinder, encode_block, layout_of, open_block
 from ftfile.kv.run.block_batch import COMPRESSIONS, BlockBatch, compress, decompress, decompress_all
-from ftfile.kv.run.index import TRAILER, Index, decode_index, encode_index, index_bytes_of, padded
+from ftfile.kv.run.index import TRAILER, Index, decode_index, encode_index, index_bytes_of, padded_length_of
 from ftfile.kv.run.pages import Cache, PageShape, build_pages, places_of
 from ftfile.kv.run.reader import RunReader
 from ftfile.kv.type_names import type_named
@@ -90,7 +90,7 @@ def _run(data: bytes) -> None:
     stored = compress(content, compression)
     keys = pa.schema([schema.field(0)])
     first_keys = pa.RecordBatch.from_pydict({keys.names[0]: _VALUES[keys.names[0]][::2]}, keys)
-    padding = bytes(padded(len(stored)) - len(stored))
+    padding = bytes(padded_length_of(len(stored)) - len(stored))
     index = Index(
         schema=schema,
         rows=rows,
@@ -103,7 +103,7 @@ def _run(data: bytes) -> None:
         block_crcs=np.array([crc32(content)], "<u4"),
         blocks_crc=crc32(stored + padding),
         shape=PageShape(has_page, has_page * _SLOTS, _PLACE_BITS),
-        pages_offset=padded(len(stored)),
+        pages_offset=padded_length_of(len(stored)),
         page_crcs=np.array([crc32(page)] * has_page, "<u4"),
         first_keys=first_keys,
     )

@@ -63,14 +63,14 @@ class BoundedFiles:
 
     def possible(self, where: str | Mapping[str, Any]) -> Mask:
         """Return True for each file that may contain a row that matches a condition."""
-        return FileBounds(self.bounds, self.rows).possible(self._tree(where))
+        return FileBounds(self.bounds, self.rows).mark_possible(self._tree(where))
 
     def certain(self, where: str | Mapping[str, Any]) -> Mask:
         """Return True for each file whose rows all certainly match a condition."""
-        return FileBounds(self.bounds, self.rows).certain(self._tree(where))
+        return FileBounds(self.bounds, self.rows).mark_certain(self._tree(where))
 
     def _tree(self, where: str | Mapping[str, Any]) -> Tree:
         columns = Columns(
             schema=self.schema, time_zone=self.time_zone, called="columns", time_zones={}, argument="where"
         )
-        return columns.bound(tree_of(where))
+        return columns.bind(tree_of(where))

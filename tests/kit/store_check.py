@@ -27,7 +27,7 @@ from ftfile.kv.fold import fold
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
 from ftfile.kv.key_columns import first_fall
 from ftfile.kv.merge_functions import code_of
-from ftfile.kv.planning.runs import apart, open_metadata, position_of, run_of
+from ftfile.kv.planning.runs import are_apart, open_metadata, position_of, run_of
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
 from ftfile.log.commit_log import CommitLog
@@ -149,7 +149,7 @@ class _Check:
                 text = (
                     f"runs {run.add.id} and {other.add.id} of bucket {bucket} share keys, and their order is not known"
                 )
-                require(apart(run, other), "K1", text)
+                require(are_apart(run, other), "K1", text)
             rows = self._table(run.add)
             if (run.add.id, definition.buckets) not in self._in_bucket:
                 self._in_bucket.add((run.add.id, definition.buckets))
@@ -313,10 +313,10 @@ def _are_same(expected: pa.Table, found: pa.Table) -> bool:
 def _live_rows(buckets: Buckets, definition: StoreDefinition) -> pa.Table:
     """Return the rows of all buckets that are not deletes, by key, without ftfile's internal columns."""
     names = definition.schema.names
-    tables = [definition.aligned(definition.schema.empty_table()).select(names)]
+    tables = [definition.align(definition.schema.empty_table()).select(names)]
     for rows in buckets.values():
         live = rows.filter(pa.array(operations(rows) != DELETE))
-        tables.append(definition.aligned(live).select(names))
+        tables.append(definition.align(live).select(names))
     found = pa.concat_tables(tables)
     order = pc.sort_indices(found.select(definition.keys), [(name, "ascending") for name in definition.keys])
     return found.take(order).combine_chunks()

@@ -197,7 +197,7 @@ def _whole_signature(function: Callable[..., object]) -> inspect.Signature:
     return signature.replace(parameters=parameters)
 
 
-def checked(function: _Function) -> _Function:
+def check_arguments(function: _Function) -> _Function:
     """Return a function that checks the types of its arguments and makes paths absolute.
 
     It raises an ArgumentError for a value of another type, with the accepted types, and a TypeError for an unknown

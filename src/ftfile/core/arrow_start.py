@@ -48,7 +48,7 @@ def _table() -> Any:  # noqa: ANN401
     return _arrow().table({"number": numbers, "text": ["a", None, "b", "b"], "one": ["one"] * 4})
 
 
-def _written(write: Callable[[Any, Any], object]) -> Any:  # noqa: ANN401
+def _write_to_memory(write: Callable[[Any, Any], object]) -> Any:  # noqa: ANN401
     """Write a table to memory, and return a file of it."""
     sink = _arrow().BufferOutputStream()
     write(_table(), sink)
@@ -79,13 +79,13 @@ def _start_ipc() -> None:
         with ipc.new_file(sink, table.schema, options=ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_table(table)
 
-    ipc.open_file(_written(write)).read_all()
+    ipc.open_file(_write_to_memory(write)).read_all()
     ipc.RecordBatchReader.from_stream(_table()).read_all()  # by the C interface
 
 
 def _start_parquet() -> None:
     parquet = _arrow("parquet")
-    file = parquet.ParquetFile(_written(parquet.write_table))
+    file = parquet.ParquetFile(_write_to_memory(parquet.write_table))
     file.read()
     list(file.iter_batches())
 
@@ -100,18 +100,18 @@ def _start_dataset() -> None:
     dataset = _arrow("dataset")
     condition = (dataset.field("number") > 1) & (dataset.field("one") == "one")
     dataset.dataset(_table()).to_table(filter=condition)
-    fragment = dataset.ParquetFileFormat().make_fragment(_written(_arrow("parquet").write_table))
+    fragment = dataset.ParquetFileFormat().make_fragment(_write_to_memory(_arrow("parquet").write_table))
     fragment.subset(condition, fragment.physical_schema).to_table(filter=condition)
 
 
 def _start_orc() -> None:
     orc = _arrow("orc")
-    orc.ORCFile(_written(orc.write_table)).read_stripe(0)
+    orc.ORCFile(_write_to_memory(orc.write_table)).read_stripe(0)
 
 
 def _start_csv() -> None:
     csv = _arrow("csv")
-    csv.read_csv(_written(csv.write_csv))
+    csv.read_csv(_write_to_memory(csv.write_csv))
 
 
 def _start_json() -> None:

@@ -27,12 +27,12 @@ def bounds_column(entries: Iterable[Sequence[Any] | None]) -> BoundsColumn:
     """Return a column of entries `[low, high, nulls]`. An entry that is missing or has another length is unknown."""
     rows = [entry or _UNKNOWN for entry in entries]
     if {*map(len, rows)} != {len(_UNKNOWN)}:
-        rows = list(map(_checked, rows))
+        rows = list(map(_check_entry, rows))
     low, high, nulls = (list(map(itemgetter(position), rows)) for position in range(len(_UNKNOWN)))
     return BoundsColumn(low, high, nulls)
 
 
-def _checked(entry: Sequence[Any]) -> Sequence[Any]:
+def _check_entry(entry: Sequence[Any]) -> Sequence[Any]:
     if len(entry) == len(_UNKNOWN):
         return entry
     return _UNKNOWN

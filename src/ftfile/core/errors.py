@@ -23,8 +23,8 @@ from __future__ import annotations
 import enum
 from typing import ClassVar
 
-from ftfile.core.logs import redacted
-from ftfile.core.remedies import PATH, Advice, Remedy, in_commands, joined
+from ftfile.core.logs import redact
+from ftfile.core.remedies import PATH, Advice, Remedy, in_commands, join_texts
 
 __all__ = (
     "AlreadyExists",
@@ -96,7 +96,7 @@ class FtfileError(Exception):
             first = self.args[0]
         if isinstance(first, Advice):
             return _without_secrets(first)
-        return redacted(super().__str__())
+        return redact(super().__str__())
 
     @property
     def remedies(self) -> tuple[Remedy, ...]:
@@ -111,7 +111,7 @@ class FtfileError(Exception):
         return str(self.text)
 
     def __repr__(self) -> str:
-        return redacted(super().__repr__())
+        return redact(super().__repr__())
 
 
 def _without_secrets(text: str) -> str:
@@ -120,9 +120,9 @@ def _without_secrets(text: str) -> str:
         parts = list(text.parts)
         for place, part in enumerate(parts):
             if isinstance(part, str):
-                parts[place] = redacted(part)
+                parts[place] = redact(part)
         return Advice(*parts)
-    return redacted(text)
+    return redact(text)
 
 
 class ConfigError(FtfileError):
@@ -174,7 +174,7 @@ class StorageError(FtfileError):
     @property
     def text(self) -> str:
         """The URL, the operation and the detail."""
-        place = "/".join(filter(None, (redacted(self.url).rstrip("/"), self.path)))
+        place = "/".join(filter(None, (redact(self.url).rstrip("/"), self.path)))
         if not place.isprintable() or not place.strip():
             place = repr(place)
         return Advice(f"{place}: {self.operation} failed: ", self.detail)
@@ -254,7 +254,7 @@ class CorruptData(FtfileError):
     @property
     def text(self) -> str:
         """The path, the expected and the actual content, and the remedy."""
-        text = f"{self.path!r} is corrupt: {redacted(f'expected {self.expected}, found {self.found}')}"
+        text = f"{self.path!r} is corrupt: {redact(f'expected {self.expected}, found {self.found}')}"
         if self.hint:
             return Advice(text, ". ", self.hint)
         return text
@@ -270,7 +270,7 @@ class StillOpen(FtfileError):
     @property
     def text(self) -> str:
         """The number of reasons, and each reason."""
-        reasons = _without_secrets(joined("; ", self.reasons))
+        reasons = _without_secrets(join_texts("; ", self.reasons))
         return Advice(f"records stay open for {len(self.reasons)} reasons: ", reasons)
 
 

@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*
 _loaded: dict[tuple[str, str], str] = {}
 
 
-def installed(group: str) -> dict[str, str]:
+def list_installed(group: str) -> dict[str, str]:
     """Return the places of a group's entry points (`module:name`) by their names."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - takes 25 ms, only needed for code of other packages
 
@@ -53,9 +53,9 @@ def load_extension(what: str, name: str, built_in: Mapping[str, str], group: str
     """
     if type(name) is not str:
         raise ConfigError(f"{name!r:.80} is not a name of a {what}")
-    place = built_in.get(name) or _loaded.get((group, name)) or installed(group).get(name)
+    place = built_in.get(name) or _loaded.get((group, name)) or list_installed(group).get(name)
     if place is None:
-        names = ", ".join(sorted({*built_in, *installed(group)}))
+        names = ", ".join(sorted({*built_in, *list_installed(group)}))
         raise ConfigError(
             f"there is no {what} {name!r}; there are: {names}. Packages can add others with an entry point of the "
             f"group {group!r}. They must be installed where the driver and the executors run"
@@ -127,7 +127,7 @@ def _value_of(package: str, homes: Mapping[str, str], name: str) -> Any:  # noqa
     from inspect import isfunction  # noqa: PLC0415 - the package itself imports no modules
     from pkgutil import resolve_name  # noqa: PLC0415
 
-    from ftfile.core.arguments import checked  # noqa: PLC0415
+    from ftfile.core.arguments import check_arguments  # noqa: PLC0415
 
     place = homes[name]
     if ":" not in place:
@@ -148,7 +148,7 @@ def _value_of(package: str, homes: Mapping[str, str], name: str) -> Any:  # noqa
         ) from error
     if not isfunction(value):
         return value
-    function = checked(value)
+    function = check_arguments(value)
     # A pickle of the function contains these two names, and unpickling imports the function by them.
     function.__module__ = package
     function.__qualname__ = name

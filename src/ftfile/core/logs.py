@@ -40,19 +40,19 @@ _RULES = (
 )
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Return a text with `…` in place of tokens, passwords and signatures. Idempotent."""
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
     return text
 
 
-def hidden(text: str, secrets: Iterable[str]) -> str:
+def hide_secrets(text: str, secrets: Iterable[str]) -> str:
     """Return a redacted text that also contains none of the secrets."""
     for secret in secrets:
         if len(secret) >= _SECRET_LENGTH_MIN:
             text = text.replace(secret, _HIDDEN)
-    return redacted(text)
+    return redact(text)
 
 
 class Redacting(logging.Filter):
@@ -61,11 +61,11 @@ class Redacting(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Return True, for every message."""
         message = record.getMessage()
-        if (shown := redacted(message)) != message:
+        if (shown := redact(message)) != message:
             record.msg, record.args = shown, ()
         if record.exc_info and record.exc_info[0] is not None:
             # Formatters use this text instead of formatting the error.
-            record.exc_text = redacted("".join(traceback.format_exception(*record.exc_info))).rstrip("\n")
+            record.exc_text = redact("".join(traceback.format_exception(*record.exc_info))).rstrip("\n")
         return True
 
 
@@ -76,7 +76,7 @@ class _Enclosing(NamedTuple):
     outer: _Enclosing | None
 
 
-def _innermost() -> _Enclosing | None:
+def _innermost_message() -> _Enclosing | None:
     """Return the innermost block that exists, without blocks that were deleted before their end."""
     enclosing = _CONTEXT.get()
     while enclosing is not None and enclosing.block() is None:
@@ -91,7 +91,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 class _ContextAdapter(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic only from Python 3.11
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:  # noqa: ANN401 - as in logging
-        enclosing = _innermost()
+        enclosing = _innermost_message()
         block = None if enclosing is None else enclosing.block()
         return f"[{block.names}] {msg}" if block is not None and block.names else msg, kwargs
 
@@ -126,13 +126,13 @@ class _LastResort(logging.Handler):
             self.handleError(record)
 
 
-def _last_resort() -> logging.Handler:
+def _last_resort_handler() -> logging.Handler:
     handler = _LastResort(logging.WARNING)
     handler.setFormatter(logging.Formatter(_FORMAT))
     return handler
 
 
-logging.getLogger("ftfile").addHandler(_last_resort())
+logging.getLogger("ftfile").addHandler(_last_resort_handler())
 
 
 def get_logger(name: str) -> logging.LoggerAdapter:  # type: ignore[type-arg]  # generic only from Python 3.11
@@ -160,10 +160,10 @@ class log_context:  # noqa: N801 - it reads as a function
         self.names = " ".join(names)
 
     def __enter__(self) -> None:
-        _CONTEXT.set(_Enclosing(weakref.ref(self), _innermost()))
+        _CONTEXT.set(_Enclosing(weakref.ref(self), _innermost_message()))
 
     def __exit__(self, *_: object) -> None:
-        enclosing = _innermost()
+        enclosing = _innermost_message()
         # In another thread, which ends the block of an abandoned generator, it is not the innermost one.
         if enclosing is not None and enclosing.block() is self:
             _CONTEXT.set(enclosing.outer)

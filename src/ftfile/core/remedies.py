@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ("PATH", "Advice", "Argument", "Remedy", "Wording", "command_in", "in_commands", "joined", "uncapitalised")
+__all__ = ("PATH", "Advice", "Argument", "Remedy", "Wording", "command_in", "in_commands", "join_texts", "uncapitalise")
 
 # Stands in commands for a path that is not known.
 PATH = "PATH"
@@ -173,7 +173,7 @@ def command_in(text: str, path: str) -> str | None:
     return None
 
 
-def joined(separator: str, texts: Iterable[str]) -> Advice:
+def join_texts(separator: str, texts: Iterable[str]) -> Advice:
     """Join texts with a separator between them, like `str.join`."""
     parts: list[str] = []
     for text in texts:
@@ -183,7 +183,7 @@ def joined(separator: str, texts: Iterable[str]) -> Advice:
     return Advice(*parts)
 
 
-def uncapitalised(text: str) -> Advice:
+def uncapitalise(text: str) -> Advice:
     """Return a text that begins with a small letter."""
     parts: list[_Part] = list(Advice(text).parts)
     if isinstance(parts[0], str):

@@ -13,7 +13,7 @@ TASK_BYTES = 32 << 20  # default for the bytes that a task reads
 OPEN_COST_BYTES = 1 << 20  # the time to open a file, as the bytes that are read meanwhile
 
 
-def packed(things: Iterable[_Thing], size_of: Callable[[_Thing], int], limit: int) -> Iterator[list[_Thing]]:
+def pack_things(things: Iterable[_Thing], size_of: Callable[[_Thing], int], limit: int) -> Iterator[list[_Thing]]:
     """Yield groups of consecutive things up to a total size; a larger thing is a group of one."""
     group: list[_Thing] = []
     size = 0

@@ -102,7 +102,7 @@ class OpenedEnvelope:
         self.chunk_bytes = 1 << power
         self._cipher = AESGCM(data_key)
         self._prefix = header[-_PREFIX_BYTES:]
-        self._bound = _bound(header, identity)
+        self._bound = _bind_header(header, identity)
 
     def decrypt(self, chunk: Buffer, number: int, *, is_last: bool) -> bytes:
         """Return the plain bytes of a chunk."""
@@ -131,7 +131,7 @@ class AesGcmEncoder:
         found_by = key_id.encode("ascii") + key.wrapped + aes_key_wrap(key.wrapping, data_key)
         self._header = MAGIC + fixed + found_by + self._prefix
         self._header_bytes = len(self._header)
-        self._bound = _bound(self._header, identity)
+        self._bound = _bind_header(self._header, identity)
         self._cipher: AESGCM = AESGCM(data_key)
         self._chunk_bytes = chunk_bytes
         self._number = 0
@@ -237,7 +237,7 @@ class PieceCipher:
             raise BadStream("a spilled piece", "a changed piece") from None
 
 
-def _bound(header: bytes, identity: str) -> bytes:
+def _bind_header(header: bytes, identity: str) -> bytes:
     """Return the associated data of every chunk."""
     return header + identity.encode()
 

@@ -327,16 +327,16 @@ class FrameDecoder:
                 self._frame = self._start()
             frame = self._frame
             end = min(start + _FED_BYTES, len(view))
-            yield self._plain(frame, view[start:end])
+            yield self._decode_frame(frame, view[start:end])
             while not (frame.eof or frame.needs_input):
-                yield self._plain(frame, b"")
+                yield self._decode_frame(frame, b"")
             start = end
             if frame.eof:
                 self._frame = None
                 self._frames += 1
                 start = end - len(frame.unused_data or b"")
 
-    def _plain(self, frame: _Decompressor, data: Buffer) -> bytes:
+    def _decode_frame(self, frame: _Decompressor, data: Buffer) -> bytes:
         try:
             return frame.decompress(data, _PLAIN_BYTES)
         except self._errors as error:

@@ -47,7 +47,7 @@ def decoded_file(file: BinaryIO, chain: Chain, identity: str, plain_bytes: int, 
     return io.BufferedReader(plain_file, _BUFFER_BYTES)
 
 
-def decoded_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
+def decode_piece(data: bytes, chain: Chain, identity: str, path: str) -> bytes:
     """Return the plain content of a part of a file; `CorruptData` names `path`."""
     with stream_errors(path):
         return chain.decode(data, identity)
@@ -114,7 +114,7 @@ class _Decoded(_PlainFile):
     def _restart(self) -> None:
         self._file.seek(0)
         self._crc = Crc32()
-        self._pieces = plain_pieces(self._stored(), self._chain.decoder(self._identity), self.name)
+        self._pieces = plain_pieces(self._read_stored(), self._chain.decoder(self._identity), self.name)
         self._plain = memoryview(b"")  # the piece that was decoded last
         self._start = 0  # the offset of this piece in the plain content
         self._is_ended = False
@@ -136,7 +136,7 @@ class _Decoded(_PlainFile):
         self._position += len(data)
         return len(data)
 
-    def _stored(self) -> Iterator[bytes]:
+    def _read_stored(self) -> Iterator[bytes]:
         while data := self._file.read(_READ_BYTES):
             self._crc.update(data)
             yield data

@@ -60,10 +60,10 @@ class SnappyBlocks(CompressionCodec):
         return BlockEncoder(_SNAPPY_BLOCK_BYTES, partial(_SNAPPY.compress, asbytes=True))
 
     def decompressor(self) -> Stream:
-        return BlockDecoder("snappy", _unsnapped, pa.ArrowException, OSError)
+        return BlockDecoder("snappy", _decode_snappy, pa.ArrowException, OSError)
 
 
-def _unsnapped(chunk: bytes, size_bytes_max: int) -> bytes:
+def _decode_snappy(chunk: bytes, size_bytes_max: int) -> bytes:
     """Return the data of a chunk, which begins with the length of the data as a varint."""
     try:
         length, _ = read_varint(chunk, bytes_max=5)

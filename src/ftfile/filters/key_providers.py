@@ -103,7 +103,7 @@ class FileRing(KeyRing):
                 if stat.S_ISREG(status.st_mode):
                     content = file.read(_BYTES_MAX)
         except OSError as error:
-            raise ConfigError(f"{self._what} cannot be read {_here()}: {error.strerror}") from error
+            raise ConfigError(f"{self._what} cannot be read {_place_of_call()}: {error.strerror}") from error
         if not stat.S_ISREG(status.st_mode):
             raise ConfigError(f"{self._what} is not a regular file")
         if status.st_mode & _FOR_OTHERS:
@@ -126,7 +126,7 @@ class EnvironmentRing(KeyRing):
     def _read(self) -> str:
         text = os.environ.get(self._name)
         if not text:
-            raise ConfigError(f"{self._what}, which should contain keys, is not set {_here()}")
+            raise ConfigError(f"{self._what}, which should contain keys, is not set {_place_of_call()}")
         return text
 
 
@@ -161,7 +161,7 @@ class CommandRing(KeyRing):
         return done.stdout.decode("utf-8", "replace")
 
 
-def _here() -> str:
+def _place_of_call() -> str:
     return f"on the host {socket.gethostname()!r} (the driver and every executor need it)"
 
 
@@ -172,7 +172,7 @@ def parse_ring(text: str, what: str) -> dict[str, bytes]:
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        key = _decoded(words[1]) if len(words) == 2 else None  # noqa: PLR2004 - id and key
+        key = _decode_base64(words[1]) if len(words) == 2 else None  # noqa: PLR2004 - id and key
         if key is None or not is_key_id(words[0]):
             raise ConfigError(f"line {number} of {what} is not a key: {_FORMAT}")
         if words[0] in keys:
@@ -183,7 +183,7 @@ def parse_ring(text: str, what: str) -> dict[str, bytes]:
     return keys
 
 
-def _decoded(text: str) -> bytes | None:
+def _decode_base64(text: str) -> bytes | None:
     try:
         key = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

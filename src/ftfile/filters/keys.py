@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError
-from ftfile.core.extensions import installed, load_extension
+from ftfile.core.extensions import list_installed, load_extension
 from ftfile.core.per_process import OnePerKey, PerProcess
 
 __all__ = (
@@ -166,7 +166,7 @@ class Keys:
         place, now_s = (self.reference, key_id), SYSTEM.clock.monotonic_s()
         issued = _issued.here.get(place)
         if issued is None or now_s - issued[0] > _ISSUED_S:
-            issued = now_s, _usable(key_id, self.provider().new_key(key_id))
+            issued = now_s, _usable_key_of(key_id, self.provider().new_key(key_id))
             _issued.here[place] = issued
         return issued[1]
 
@@ -190,7 +190,7 @@ _KEY_TEXT = re.compile(r"[A-Za-z0-9+/_-]{43}=(?![A-Za-z0-9+/_=-])")
 
 @lru_cache(_KEPT)
 def _find(keys: Keys, key_id: str, wrapped: bytes) -> UsableKey:
-    return _usable(key_id, IssuedKey(keys.provider().find_key(key_id, wrapped), wrapped))
+    return _usable_key_of(key_id, IssuedKey(keys.provider().find_key(key_id, wrapped), wrapped))
 
 
 def forget_keys() -> None:
@@ -216,8 +216,8 @@ def holds_key(text: str) -> bool:
 def _load(reference: str) -> KeyProvider:
     kind, colon, settings = reference.partition(":")
     # Neither error shows the value, which can be a key.
-    if not colon or (kind not in _BUILT_IN and kind not in installed(ENTRY_POINT_GROUP)):
-        providers = ", ".join(f"{name}:…" for name in sorted({*_BUILT_IN, *installed(ENTRY_POINT_GROUP)}))
+    if not colon or (kind not in _BUILT_IN and kind not in list_installed(ENTRY_POINT_GROUP)):
+        providers = ", ".join(f"{name}:…" for name in sorted({*_BUILT_IN, *list_installed(ENTRY_POINT_GROUP)}))
         raise ConfigError(
             f"keyProvider names the location of keys, but this value is not one of {providers}. Packages can add "
             f"others with an entry point of the group {ENTRY_POINT_GROUP!r}. {_NEVER_INLINE}"
@@ -252,18 +252,18 @@ def _is_within(path: str, directory: str) -> bool:
     return False  # one of them can be missing on this machine
 
 
-def _usable(key_id: str, issued: IssuedKey) -> UsableKey:
+def _usable_key_of(key_id: str, issued: IssuedKey) -> UsableKey:
     if len(issued.key) != KEY_BYTES or len(issued.wrapped) > WRAPPED_BYTES_MAX or not is_key_id(key_id):
         raise ConfigError(
             f"for {key_id!r}, the key provider returned a key of {len(issued.key)} bytes and a wrapped key of "
             f"{len(issued.wrapped)} bytes: the key must have {KEY_BYTES}, and the wrapped key at most "
             f"{WRAPPED_BYTES_MAX}"
         )
-    wrapping, records = _derived(issued.key, _WRAPPING), _derived(issued.key, _RECORDS)
+    wrapping, records = _derive_key(issued.key, _WRAPPING), _derive_key(issued.key, _RECORDS)
     return UsableKey(key_id=key_id, wrapped=issued.wrapped, wrapping=wrapping, records=records, key=issued.key)
 
 
-def _derived(key: bytes, use: bytes) -> bytes:
+def _derive_key(key: bytes, use: bytes) -> bytes:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 

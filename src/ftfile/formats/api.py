@@ -227,7 +227,7 @@ class Format(ABC):
         """Build from `definition()` of this or an earlier version; by default it contains options by name."""
         return cls.from_options(definition)
 
-    def encrypted(self, key_id: str, keys: Keys) -> Format:  # noqa: ARG002 - for those that encrypt
+    def encrypt(self, key_id: str, keys: Keys) -> Format:  # noqa: ARG002 - for those that encrypt
         """Return the format that encrypts its files itself.
 
         Raises:

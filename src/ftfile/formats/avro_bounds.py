@@ -78,12 +78,12 @@ def _cost(schema: Any, named: dict[str, Cost | None], namespace: str, levels: in
     if kind == "map":
         return Cost(1, _DICT, _entry(_cost(schema["values"], named, namespace, levels - 1)).per_byte())
     if kind in ("record", "error", "enum", "fixed"):  # not a set, since it can be a schema, which is not hashable
-        return _named(schema, named, namespace, levels)
+        return _cost_of_named(schema, named, namespace, levels)
     cost = _cost(kind, named, namespace, levels - 1)
     return cost._replace(fixed_bytes=cost.fixed_bytes + _LOGICAL) if "logicalType" in schema else cost
 
 
-def _named(schema: Mapping[str, Any], named: dict[str, Cost | None], namespace: str, levels: int) -> Cost:
+def _cost_of_named(schema: Mapping[str, Any], named: dict[str, Cost | None], namespace: str, levels: int) -> Cost:
     name = _full_name(schema["name"], schema.get("namespace") or namespace)
     named[name] = None  # references to it in the meantime are within it
     if schema["type"] == "enum":

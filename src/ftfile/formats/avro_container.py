@@ -13,7 +13,7 @@ import os
 import zlib
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -89,7 +89,7 @@ def block(rows: int, data: bytes | memoryview, marker: bytes) -> bytes:
     return b"".join([_long(rows), _long(len(data)), data, marker])
 
 
-def compressed(data: memoryview, codec: str, level: int | None) -> bytes | memoryview:
+def compress_block(data: memoryview, codec: str, level: int | None) -> bytes | memoryview:
     """Return the decompressed data of a block; `codec` is its name in Avro."""
     if codec == "deflate":
         used = level or 1
@@ -106,17 +106,25 @@ def compressed(data: memoryview, codec: str, level: int | None) -> bytes | memor
     return data
 
 
-def read_header(file: BinaryIO) -> tuple[Any, str, bytes]:
+class Header(NamedTuple):
+    """The header of a file of Avro."""
+
+    schema: Any  # JSON
+    codec: str
+    marker: bytes
+
+
+def read_header(file: BinaryIO) -> Header:
     """Return the schema, the codec by its name in Avro, and the sync marker, or raise `CorruptData`; blocks follow."""
     return header_of(file, read_metadata(file))
 
 
-def header_of(file: BinaryIO, entries: dict[bytes, bytes]) -> tuple[Any, str, bytes]:
+def header_of(file: BinaryIO, entries: dict[bytes, bytes]) -> Header:
     """Return the same as `read_header` for entries of a header; the sync marker follows in the file."""
     try:
         described, codec = entries[b"avro.schema"], entries.get(b"avro.codec", b"null").decode()
         _require_size(len(described), SCHEMA_BYTES_MAX)
-        return json.loads(described), codec, _read(file, MARKER_BYTES)
+        return Header(json.loads(described), codec, _read(file, MARKER_BYTES))
     except (ValueError, KeyError, RecursionError) as error:
         raise _no_header(file, error) from error
 
@@ -153,7 +161,7 @@ def blocks(file: BinaryIO, codec: str, marker: bytes, row: Cost) -> Iterator[tup
             rows, size = _read_long(file), _read_long(file)
             data = _read(file, min(size, end))
             _expect(file, marker)
-            plain = _decompressed(data, codec)
+            plain = _decompress_block(data, codec)
         except (ValueError, OSError, zlib.error, lzma.LZMAError, _ISAL_ERROR) as error:
             raise corrupt(file, "whole blocks of an Avro file", error) from error
         if rows < 0 or row.rows_bytes(rows) > ROWS_MEMORY_BYTES_MAX:
@@ -197,7 +205,7 @@ class PlainBlocks:
         return self._piece.read(size)
 
 
-def _decompressed(data: bytes, codec: str) -> bytes:
+def _decompress_block(data: bytes, codec: str) -> bytes:
     """Return the bytes of a block; `ValueError` if it is incomplete, or longer than `BLOCK_BYTES_MAX`."""
     if codec in _DECOMPRESSORS:
         decompressor = _DECOMPRESSORS[codec]()
@@ -276,7 +284,7 @@ _NULL, _PRESENT = 0, 2
 
 def encode_rows(batch: pa.RecordBatch) -> pa.BinaryArray:
     """Return the bytes of each row."""
-    return _joined(list(chain.from_iterable(map(_pieces, batch.columns))))
+    return _join_pieces(list(chain.from_iterable(map(_pieces, batch.columns))))
 
 
 def decimal_bytes(precision: int) -> int:
@@ -284,7 +292,7 @@ def decimal_bytes(precision: int) -> int:
     return int(10**precision).bit_length() // 8 + 1
 
 
-def _joined(pieces: list[pa.Array]) -> pa.BinaryArray:
+def _join_pieces(pieces: list[pa.Array]) -> pa.BinaryArray:
     """Return the concatenated bytes of columns for each row; a null row has none."""
     nothing = text_scalar(b"", pa.binary())
     return pc.binary_join_element_wise(*pieces, nothing, null_handling="replace", null_replacement="")
@@ -300,12 +308,12 @@ def _pieces(array: pa.Array) -> list[pa.Array]:
         fields = list(chain.from_iterable(map(_pieces, array.flatten())))
         if not array.null_count:
             return [branch, *fields]
-        return [branch, _only(valid, _joined(fields))]
+        return [branch, _set_nulls(valid, _join_pieces(fields))]
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         return _list_pieces(array, valid)
     if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
         return [_numbers(values_of(array, f"i{kind.bit_width // 8}").astype(np.int64), valid)]
-    values = _fixed(array)
+    values = _fixed_bytes_of(array)
     return [_with_branch(values, values.shape[1], valid)]
 
 
@@ -316,9 +324,9 @@ def _list_pieces(array: pa.Array, valid: NDArray[np.bool_]) -> list[pa.Array]:
     counts = np.diff(offsets).astype(np.int64)
     if pa.types.is_map(array.type):
         keys, items = values.flatten()
-        encoded = _joined([ragged(*varints(zigzag(_sizes(keys)))), keys.view(pa.binary()), *_pieces(items)])
+        encoded = _join_pieces([ragged(*varints(zigzag(_sizes(keys)))), keys.view(pa.binary()), *_pieces(items)])
     else:
-        encoded = _joined(_pieces(values))
+        encoded = _join_pieces(_pieces(values))
     bounds, data = string_parts(encoded)
     # The elements of a row are adjacent, so its bytes are those from the first to the last element.
     elements = strings_from(bounds[offsets], data, pa.binary())
@@ -336,7 +344,7 @@ def _numbers(values: NDArray[np.int64], valid: NDArray[np.bool_]) -> pa.BinaryAr
     return _with_branch(*varints(zigzag(np.where(valid, values, 0))), valid)
 
 
-def _fixed(array: pa.Array) -> NDArray[np.uint8]:
+def _fixed_bytes_of(array: pa.Array) -> NDArray[np.uint8]:
     """Return the bytes of fixed-width values, one row per value."""
     kind = array.type
     if pa.types.is_boolean(kind):
@@ -359,7 +367,7 @@ def _with_branch(
     return ragged(with_branch, 1 + np.where(valid, sizes, 0))
 
 
-def _only(valid: NDArray[np.bool_], values: pa.BinaryArray) -> pa.BinaryArray:
+def _set_nulls(valid: NDArray[np.bool_], values: pa.BinaryArray) -> pa.BinaryArray:
     """Return the values that are valid."""
     bitmap = pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(pa.binary(), len(values), [bitmap, *values.buffers()[1:]], offset=values.offset)

@@ -19,7 +19,7 @@ from ftfile.formats.avro_container import (
     BLOCK_BYTES_MAX,
     block,
     blocks,
-    compressed,
+    compress_block,
     decimal_bytes,
     encode_rows,
     header,
@@ -29,7 +29,7 @@ from ftfile.formats.avro_container import (
 from ftfile.formats.columnar import CollectingEncoder, ColumnarFormat, FormatCodec, check_text, encoding_errors
 from ftfile.formats.reading.batches import batch_as
 from ftfile.formats.reading.read_errors import corrupt
-from ftfile.formats.reading.schema_checks import check_problems, check_variants, columns_within
+from ftfile.formats.reading.schema_checks import check_problems, check_variants, list_columns_within
 from ftfile.rows.buffers import from_numpy, is_valid, rebuild, string_parts
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def schema_problems(schema: pa.Schema) -> Iterator[str]:
             if not _is_name(name):
                 where = f"column `{column.name}`" + (f", field `{name}`" if name != column.name else "")
                 yield f"{where}: names in Avro consist of letters, digits and _; rename it, or use parquet"
-    for path, arrow in columns_within(schema):
+    for path, arrow in list_columns_within(schema):
         if pa.types.is_map(arrow) and not pa.types.is_string(arrow.key_type):
             yield f"column `{path}`: {arrow}; keys in Avro must be strings: cast the keys to STRING, or use parquet"
 
@@ -270,9 +270,9 @@ class _AvroEncoder(CollectingEncoder):
         """Yield the rows as one block, or as several if readers would refuse one."""
         with encoding_errors("Avro"):
             offsets, data = string_parts(encode_rows(rows.combine_chunks().to_batches()[0]))
-            for start, end in _divided(offsets):
+            for start, end in _divide_offsets(offsets):
                 plain = data[offsets[start] : offsets[end]].data
-                yield block(end - start, compressed(plain, self._codec, self._level), self._marker)
+                yield block(end - start, compress_block(plain, self._codec, self._level), self._marker)
 
 
 @lru_cache(16)
@@ -316,7 +316,7 @@ def _largest_column(batch: pa.RecordBatch) -> str:
     return name
 
 
-def _divided(offsets: NDArray[np.integer]) -> Iterator[tuple[int, int]]:
+def _divide_offsets(offsets: NDArray[np.integer]) -> Iterator[tuple[int, int]]:
     """Yield the first row and the end of each block of encoded rows, as few as possible."""
     start, rows = 0, len(offsets) - 1
     while start < rows:

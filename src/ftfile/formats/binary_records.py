@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, EncodingError, UserCodeError
-from ftfile.core.extensions import installed, is_name_of_code, load
+from ftfile.core.extensions import is_name_of_code, list_installed, load
 from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, overlaps_itself, rows_of, separator_ends, whole_lines
 from ftfile.formats.reading.batches import batch_as
@@ -124,7 +124,7 @@ class _Prefixed:
                 yield pa.array(pieces, pa.binary())
                 rest = rest[int(ends[-1]) :]
             # If a record is longer than a block, it is parsed again only when all its bytes were read.
-            block_bytes = max(_BLOCK_BYTES, self._next(rest, 0)[1] - len(rest))
+            block_bytes = max(_BLOCK_BYTES, self._read_next(rest, 0)[1] - len(rest))
         if rest:
             raise corrupt(file, "whole records", f"{len(rest)} bytes of an incomplete record")
 
@@ -132,14 +132,14 @@ class _Prefixed:
         """Return the starts of all complete records, each after the length of the record, and their ends."""
         starts, ends, position = [], [], 0
         while position < len(data):
-            start, position = self._next(data, position)
+            start, position = self._read_next(data, position)
             if not start or position > len(data):
                 break
             starts.append(start)
             ends.append(position)
         return np.array(starts, np.int64), np.array(ends, np.int64)
 
-    def _next(self, data: bytes, position: int) -> tuple[int, int]:
+    def _read_next(self, data: bytes, position: int) -> tuple[int, int]:
         """Return start and end of the record at a position; zeros if its length is incomplete."""
         if self.prefix != "varint":
             start = position + 4
@@ -168,10 +168,10 @@ class UserEncoder:
     extension: str
 
     @classmethod
-    def checked(cls, name: str, options: Mapping[str, str], extension: str) -> UserEncoder:
+    def from_options(cls, name: str, options: Mapping[str, str], extension: str) -> UserEncoder:
         """Load the class, check it, and return its encoder; `extension` is the default for a class without one."""
         sorted_options = tuple(sorted(options.items()))
-        instance = _made(name, sorted_options)
+        instance = _make_user_class(name, sorted_options)
         if not callable(getattr(instance, "encode", None)):
             raise ConfigError(f"{_OPTION}={name!r} has no method encode(batch): {_PAGE}")
         used_extension = getattr(instance, "extension", extension)
@@ -223,7 +223,7 @@ class UserEncoder:
                 f"of a directory names it: register the class as an entry point of the group {ENTRY_POINT_GROUP!r}, "
                 f"and write with its name as {_OPTION}"
             )
-        if not callable(getattr(_made(self.name, self.options), "decode", None)):
+        if not callable(getattr(_make_user_class(self.name, self.options), "decode", None)):
             raise ConfigError(f"{_OPTION}={self.name!r} has no method decode(values, schema), so ftfile cannot read it")
         rows = self._call("decode", values, schema)
         if not isinstance(rows, pa.RecordBatch) or rows.num_rows != len(values):
@@ -232,7 +232,7 @@ class UserEncoder:
         return rows
 
     def _call(self, method: str, *arguments: object) -> Any:  # noqa: ANN401 - the user's own
-        instance = _made(self.name, self.options)
+        instance = _make_user_class(self.name, self.options)
         try:
             return getattr(instance, method)(*arguments)
         except Exception as error:
@@ -240,11 +240,11 @@ class UserEncoder:
 
 
 @lru_cache(maxsize=16)
-def _made(name: str, options: Settings) -> Any:  # noqa: ANN401 - the user's own
+def _make_user_class(name: str, options: Settings) -> Any:  # noqa: ANN401 - the user's own
     """Return an instance of a user's class; `ConfigError` if it cannot be loaded or created. Cached by process."""
     place = name
     if not is_name_of_code(name):
-        place = _installed(name)
+        place = _find_installed(name)
     class_ = load(_OPTION, place)
     try:
         return class_(dict(options))
@@ -253,9 +253,9 @@ def _made(name: str, options: Settings) -> Any:  # noqa: ANN401 - the user's own
         raise ConfigError(f"{_OPTION}={name!r} cannot be created from {option_names}: {error!r}") from error
 
 
-def _installed(name: str) -> str:
+def _find_installed(name: str) -> str:
     """Return the place of an entry point, `module:Class`."""
-    places = installed(ENTRY_POINT_GROUP)
+    places = list_installed(ENTRY_POINT_GROUP)
     if name not in places:
         choices = ""
         if places:
@@ -291,7 +291,7 @@ class BinaryRecords(Lines):
         name, encoder_options = options.get("encoder"), options.get("encoder.", {})
         user = None
         if name is not None:
-            user = UserEncoder.checked(name, encoder_options, _EXTENSION)
+            user = UserEncoder.from_options(name, encoder_options, _EXTENSION)
         return cls(framing, user)
 
     def definition(self, schema: pa.Schema) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class CsvLines(Lines):
                         if rows_read > rows_given:
                             new = batch.slice(batch.num_rows - (rows_read - rows_given))
                             rows_given = rows_read
-                            yield self._typed(new, schema, file)
+                            yield self._convert_batch(new, schema, file)
                     ending.check()
             except pa.ArrowInvalid as error:
                 # Arrow cannot read a record longer than a block, so the file is read again with longer blocks.
@@ -200,7 +200,7 @@ class CsvLines(Lines):
         if any(character in self.null_value for character in (self.sep, self.quote, "\r", "\n")):
             raise ConfigError(f"option nullValue={self.null_value!r}: it must not contain sep, quote or a line end")
 
-    def _typed(self, batch: pa.RecordBatch, schema: pa.Schema, file: BinaryIO) -> pa.RecordBatch:
+    def _convert_batch(self, batch: pa.RecordBatch, schema: pa.Schema, file: BinaryIO) -> pa.RecordBatch:
         columns, times = [], self.times
         for column in schema:
             text, kind = batch.column(column.name), column.type
@@ -261,7 +261,7 @@ class _CsvText:
 
     def names(self) -> bytes:
         """Return the header line."""
-        names = [self._quoted_where_needed(from_texts([name], pa.string())) for name in self._schema.names]
+        names = [self._quote_where_needed(from_texts([name], pa.string())) for name in self._schema.names]
         return bytes(self._lines(names).data)
 
     def _may_need_quotes(self, arrow: pa.DataType, specials: set[str]) -> bool:
@@ -278,7 +278,7 @@ class _CsvText:
         for column, array, is_checked in zip(self._schema, batch.columns, self._is_checked, strict=True):
             with naming(f"column `{column.name}`"):
                 text = self._text(array)
-                columns.append(self._quoted_where_needed(text) if is_checked else text)
+                columns.append(self._quote_where_needed(text) if is_checked else text)
         return self._lines(columns)
 
     def _text(self, array: pa.Array) -> pa.StringArray:
@@ -288,7 +288,7 @@ class _CsvText:
             return self._options.times.pattern(array.type).format(array, self._options.times.zone)
         return array.cast(pa.string())
 
-    def _quoted_where_needed(self, text: pa.StringArray) -> pa.StringArray:
+    def _quote_where_needed(self, text: pa.StringArray) -> pa.StringArray:
         options = self._options
         if options.quote_all:
             needed = text.is_valid()

@@ -17,7 +17,7 @@ from ftfile.core.options.table import DEFAULTS
 from ftfile.formats.line_formats import EncodedRows, Lines, naming, rows_of, whole_lines
 from ftfile.formats.reading.batches import batch_of
 from ftfile.formats.reading.read_errors import corrupt
-from ftfile.formats.reading.schema_checks import check_problems, check_variants, columns_within
+from ftfile.formats.reading.schema_checks import check_problems, check_variants, list_columns_within
 from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.rows import kernels as pc
 from ftfile.rows.buffers import (
@@ -70,14 +70,14 @@ def json_text(array: pa.Array, *, ignore_nulls: bool) -> pa.StringArray:
         return pc.if_else(array.is_valid(), text, None)
     if pa.types.is_list(kind):
         offsets, values = list_parts(array)
-        return _joined(offsets, _or_null(values, ignore_nulls=ignore_nulls), "[]")
+        return _join_values(offsets, _or_null(values, ignore_nulls=ignore_nulls), "[]")
     if pa.types.is_map(kind):
         offsets, entries = list_parts(array)
         keys, items = entries.flatten()
         values = _or_null(items, ignore_nulls=ignore_nulls)
-        return _joined(offsets, pc.binary_join_element_wise(_quoted(keys), values, ":"), "{}")
+        return _join_values(offsets, pc.binary_join_element_wise(_quote_strings(keys), values, ":"), "{}")
     if pa.types.is_string(kind):
-        return _quoted(array)
+        return _quote_strings(array)
     if pa.types.is_floating(kind):
         text = float_text(array)
         if not all_finite(array):
@@ -90,7 +90,7 @@ def _or_null(values: pa.Array, *, ignore_nulls: bool) -> pa.StringArray:
     return pc.fill_null(json_text(values, ignore_nulls=ignore_nulls), "null")
 
 
-def _joined(offsets: pa.Array, values: pa.StringArray, brackets: str) -> pa.StringArray:
+def _join_values(offsets: pa.Array, values: pa.StringArray, brackets: str) -> pa.StringArray:
     body = pc.binary_join(pa.ListArray.from_arrays(offsets, values), ",")
     return pc.binary_join_element_wise(brackets[0], body, brackets[1], "")
 
@@ -99,7 +99,7 @@ def _in_quotes(text: pa.StringArray) -> pa.StringArray:
     return pc.binary_join_element_wise('"', text, '"', "")
 
 
-def _quoted(strings: pa.StringArray) -> pa.StringArray:
+def _quote_strings(strings: pa.StringArray) -> pa.StringArray:
     quoted = _in_quotes(strings)
     special = pc.fill_null(pc.match_substring_regex(strings, _NEEDS_ESCAPE), fill_value=False)
     if not pc.any(special).as_py():
@@ -406,7 +406,7 @@ def _reader(lines: bytes, schema: pa.Schema) -> pa.RecordBatchReader:
 
 
 def _problems_of_keys(schema: pa.Schema) -> Iterator[str]:
-    for path, arrow in columns_within(schema):
+    for path, arrow in list_columns_within(schema):
         if pa.types.is_map(arrow) and not pa.types.is_string(arrow.key_type):
             yield f"column `{path}`: {arrow}; keys in JSON must be strings: cast the keys to STRING, or use parquet"
 

@@ -127,7 +127,7 @@ class LineEncoder(Encoder):
         while taken < batch.num_rows:
             rows = self._slice_rows(batch.slice(taken), limit_bytes)
             try:
-                encoded = _encoded(self._lines, batch.slice(taken, rows))
+                encoded = _encode_lines(self._lines, batch.slice(taken, rows))
             except UnencodableRows:
                 if taken:
                     break
@@ -176,7 +176,7 @@ class LineSegments(SegmentCodec):
         row = 0
         while row < batch.num_rows:
             rows = _slice_rows(batch.slice(row))
-            encoded = _encoded(self._lines, batch.slice(row, rows))
+            encoded = _encode_lines(self._lines, batch.slice(row, rows))
             first = int(np.searchsorted(bounds, row, side="right")) - 1
             last = int(np.searchsorted(bounds, row + rows, side="left")) - 1
             ends = encoded.ends() if last > first else None
@@ -219,7 +219,7 @@ class LineJoiner(Joiner):
         taken = rows
         if not self._has_room(len(data), rows):
             ends = self._row_ends(data)
-            taken = min(self._fitting(ends), rows)
+            taken = min(self._count_fitting(ends), rows)
             if taken:
                 data = data[: int(ends[taken - 1])]
             else:
@@ -249,7 +249,7 @@ class LineJoiner(Joiner):
         if self._limits.max_rows is not None and self.rows >= self._limits.max_rows:
             self._is_full = True
 
-    def _fitting(self, ends: NDArray[np.integer]) -> int:
+    def _count_fitting(self, ends: NDArray[np.integer]) -> int:
         limits, count = self._limits, len(ends)
         if limits.max_bytes is not None:
             room = limits.max_bytes - self._size_bytes
@@ -280,7 +280,7 @@ def _slice_rows(batch: pa.RecordBatch) -> int:
     return rows
 
 
-def _encoded(lines: Lines, batch: pa.RecordBatch) -> EncodedRows:
+def _encode_lines(lines: Lines, batch: pa.RecordBatch) -> EncodedRows:
     try:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             with naming(f"column `{name}`"):

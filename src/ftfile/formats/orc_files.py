@@ -27,7 +27,7 @@ from ftfile.formats.columnar import (
 )
 from ftfile.formats.reading.batches import batch_as
 from ftfile.formats.reading.read_errors import corrupt, reading_errors
-from ftfile.formats.reading.schema_checks import check_problems, check_variants, columns_within
+from ftfile.formats.reading.schema_checks import check_problems, check_variants, list_columns_within
 from ftfile.rows.buffers import (
     is_valid,
     leaf_types,
@@ -37,7 +37,7 @@ from ftfile.rows.buffers import (
     string_parts,
     values_of,
 )
-from ftfile.rows.orc_messages import bytes_field, chunks, fields, number_field, plain
+from ftfile.rows.orc_messages import bytes_field, chunks, decode_message, fields, number_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -58,7 +58,7 @@ _TAIL_FOOTER, _FOOTER_STRIPES, _STRIPE_ROWS = 2, 3, 5
 _SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000  # codes in this range are not characters
 
 
-def amended(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool = False) -> bytes:
+def amend_tail(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool = False) -> bytes:
     """Return the end of a file, with the completed footer, and with bounds of long texts in the statistics.
 
     Args:
@@ -74,18 +74,18 @@ def amended(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool
     codec = settings[_POSTSCRIPT_COMPRESSION]
     footer_end = len(tail) - 1 - len(postscript)
     footer_start = footer_end - settings[_POSTSCRIPT_FOOTER_LENGTH]
-    footer = _amended(plain(tail[footer_start:footer_end], codec), spark_types)
+    footer = _amend_footer(decode_message(tail[footer_start:footer_end], codec), spark_types)
     unchanged_end = footer_start
     lengths = {}
     statistics = b""
     if has_long_texts:
-        footer = _within(footer, _FOOTER_STATISTICS, _bounded)
+        footer = _change_within(footer, _FOOTER_STATISTICS, _bound_column)
         unchanged_end = footer_start - settings[_POSTSCRIPT_STATISTICS_LENGTH]
-        statistics = plain(tail[unchanged_end:footer_start], codec)
-        statistics = _within(statistics, _STRIPE_STATISTICS, _bounded_columns)
-        statistics = _packed(statistics, settings)
+        statistics = decode_message(tail[unchanged_end:footer_start], codec)
+        statistics = _change_within(statistics, _STRIPE_STATISTICS, _bound_columns)
+        statistics = _pack_message(statistics, settings)
         lengths[_POSTSCRIPT_STATISTICS_LENGTH] = len(statistics)
-    footer = _packed(footer, settings)
+    footer = _pack_message(footer, settings)
     lengths[_POSTSCRIPT_FOOTER_LENGTH] = len(footer)
     new_postscript = bytearray()
     for number, _, raw in fields(postscript):
@@ -96,14 +96,14 @@ def amended(tail: bytes, spark_types: Mapping[int, str], *, has_long_texts: bool
     return tail[:unchanged_end] + statistics + footer + bytes(new_postscript) + bytes([len(new_postscript)])
 
 
-def _packed(message: bytes, postscript: Mapping[int, int]) -> bytes:
+def _pack_message(message: bytes, postscript: Mapping[int, int]) -> bytes:
     """Return a message as stored: as chunks if the file is compressed, else unchanged."""
     if postscript[_POSTSCRIPT_COMPRESSION]:
         return chunks(message, postscript[_POSTSCRIPT_BLOCK_SIZE])
     return message
 
 
-def _within(message: bytes, field_number: int, change: Callable[[bytes], bytes]) -> bytes:
+def _change_within(message: bytes, field_number: int, change: Callable[[bytes], bytes]) -> bytes:
     """Return a message after applying `change` to each message in its field `field_number`."""
     changed = bytearray()
     for number, value, raw in fields(message):
@@ -114,15 +114,15 @@ def _within(message: bytes, field_number: int, change: Callable[[bytes], bytes])
     return bytes(changed)
 
 
-def _bounded_columns(stripe: bytes) -> bytes:
-    return _within(stripe, _COLUMN_OF_STRIPE, _bounded)
+def _bound_columns(stripe: bytes) -> bytes:
+    return _change_within(stripe, _COLUMN_OF_STRIPE, _bound_column)
 
 
-def _bounded(column: bytes) -> bytes:
-    return _within(column, _TEXTS_OF_COLUMN, _bounded_texts)
+def _bound_column(column: bytes) -> bytes:
+    return _change_within(column, _TEXTS_OF_COLUMN, _bound_texts)
 
 
-def _bounded_texts(statistics: bytes) -> bytes:
+def _bound_texts(statistics: bytes) -> bytes:
     """Return statistics of texts in which short bounds replace a long minimum and a long maximum."""
     statistics_fields = []
     for number, value, raw in fields(statistics):
@@ -130,7 +130,7 @@ def _bounded_texts(statistics: bytes) -> bytes:
             statistics_fields.append(raw)
             continue
         text = value[:TEXT_BYTES_MAX].decode(errors="ignore")  # without a partial character
-        next_text = _next(text)
+        next_text = _text_after(text)
         if number == _LEAST:
             statistics_fields.append(bytes_field(_LOWER_BOUND, text.encode()))
         elif next_text:
@@ -140,7 +140,7 @@ def _bounded_texts(statistics: bytes) -> bytes:
     return b"".join(statistics_fields)
 
 
-def _next(text: str) -> str:
+def _text_after(text: str) -> str:
     """Return a text that is greater than all texts with this beginning; empty if no such text exists."""
     text = text.rstrip(chr(sys.maxunicode))
     if not text:
@@ -172,7 +172,7 @@ def _rows_of_stripe(stripe: bytes) -> int:
     return sum(value for number, value, _ in fields(stripe) if number == _STRIPE_ROWS and isinstance(value, int))
 
 
-def _amended(footer: bytes, spark_types: Mapping[int, str]) -> bytes:
+def _amend_footer(footer: bytes, spark_types: Mapping[int, str]) -> bytes:
     """Return a footer with Spark's names of types and with the calendar of dates."""
     fields_out = []
     types = 0  # the number of the next type
@@ -330,14 +330,14 @@ class _OrcEncoder(CollectingEncoder):
     def _write_group(self, rows: pa.Table) -> None:
         self._has_long_texts = self._has_long_texts or _has_long_texts(rows)
         with encoding_errors("ORC"):
-            self._writer.write(self._laid_out(rows))
+            self._writer.write(self._lay_out(rows))
         self._target.write(self._take_written())
 
     def _sample_bytes(self, rows: pa.Table) -> int:
         sink = pa.BufferOutputStream()
         with encoding_errors("ORC"):
             writer = self._open(sink)
-            writer.write(self._laid_out(rows))
+            writer.write(self._lay_out(rows))
             writer.close()
             size_bytes: int = sink.tell()
         return size_bytes
@@ -348,14 +348,14 @@ class _OrcEncoder(CollectingEncoder):
     def _end(self) -> None:
         with encoding_errors("ORC"):
             if not self._groups:
-                self._writer.write(self._laid_out(pa.Table.from_batches([], self._schema)))
+                self._writer.write(self._lay_out(pa.Table.from_batches([], self._schema)))
                 self._target.write(self._take_written())
             self._writer.close()
         spark_types = {}
-        for number, (_, arrow) in enumerate(columns_within(self._schema), start=1):
+        for number, (_, arrow) in enumerate(list_columns_within(self._schema), start=1):
             if arrow in _SPARK_TYPES:
                 spark_types[number] = _SPARK_TYPES[arrow]
-        self._target.write(amended(self._take_written(), spark_types, has_long_texts=self._has_long_texts))
+        self._target.write(amend_tail(self._take_written(), spark_types, has_long_texts=self._has_long_texts))
 
     def _take_written(self) -> bytes:
         """Return the bytes that the writer has written since the last call."""
@@ -364,21 +364,21 @@ class _OrcEncoder(CollectingEncoder):
         self._written.truncate()
         return data
 
-    def _laid_out(self, rows: pa.Table) -> pa.Table:
+    def _lay_out(self, rows: pa.Table) -> pa.Table:
         """Return rows with the types that are stored."""
         # Nested columns are copied. Within them, pyarrow 26 ignores slicing, and counts values under nulls.
         columns = []
         for kind, column in zip(self._stored.types, rows.columns, strict=True):
-            to_stored = _viewed
+            to_stored = _view_leaf
             if pa.types.is_nested(kind):
-                to_stored = _copied
+                to_stored = _copy_leaf
             chunks_out = [rebuild(chunk, kind, to_stored) for chunk in column.chunks]
             columns.append(pa.chunked_array(chunks_out, kind))
         return pa.Table.from_arrays(columns, schema=self._stored)
 
 
 def _problems_of_times(schema: pa.Schema) -> Iterator[str]:
-    for path, arrow in columns_within(schema):
+    for path, arrow in list_columns_within(schema):
         if pa.types.is_time(arrow):
             yield f"column `{path}`: TIME, which ORC does not support; use cast(column AS STRING), or parquet"
 
@@ -399,11 +399,11 @@ def _has_long_texts(rows: pa.Table) -> bool:
     return False
 
 
-def _viewed(leaf: pa.Array, target: pa.DataType) -> pa.Array:
+def _view_leaf(leaf: pa.Array, target: pa.DataType) -> pa.Array:
     if leaf.type == target:
         return leaf
     return leaf.view(target)
 
 
-def _copied(leaf: pa.Array, target: pa.DataType) -> pa.Array:
-    return pa.concat_arrays([_viewed(leaf, target)])
+def _copy_leaf(leaf: pa.Array, target: pa.DataType) -> pa.Array:
+    return pa.concat_arrays([_view_leaf(leaf, target)])

@@ -19,7 +19,7 @@ import pyarrow.parquet.encryption as pe
 
 from ftfile.core.context import random_bytes
 from ftfile.core.errors import ConfigError, EncodingError
-from ftfile.core.tasks import packed
+from ftfile.core.tasks import pack_things
 from ftfile.formats.columnar import (
     BufferedTarget,
     CollectingEncoder,
@@ -186,7 +186,7 @@ class ParquetFormat(ColumnarFormat):
         format_: ParquetFormat = cls.from_options(definition)
         return replace(format_, key_id=definition.get("encryptionKeyId"))
 
-    def encrypted(self, key_id: str, keys: Keys) -> ParquetFormat:
+    def encrypt(self, key_id: str, keys: Keys) -> ParquetFormat:
         from ftfile.formats.parquet_files import check_library  # noqa: PLC0415 - not every pyarrow has it
 
         check_library()
@@ -283,7 +283,7 @@ def _spans(metadata: pq.FileMetaData, groups: Sequence[int]) -> Iterator[Sequenc
     def size_of(group: int) -> int:
         return int(metadata.row_group(group).total_byte_size)
 
-    return packed(groups, size_of, _SPAN_BYTES)
+    return pack_things(groups, size_of, _SPAN_BYTES)
 
 
 def _possible_groups(file: BinaryIO, row_filter: RowFilter) -> tuple[pq.FileMetaData, list[int]]:

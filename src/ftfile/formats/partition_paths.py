@@ -85,7 +85,7 @@ def parse_partition_path(path: str, schema: pa.Schema, time_zone: str = UTC) -> 
 @functools.lru_cache(maxsize=1024)  # a directory has many files
 def columns_of_directory(directory: str) -> tuple[str, ...]:
     """Return the columns in the directory names of a path, such as `a=1/b=2`."""
-    return tuple(_unescaped(name.partition("=")[0]) for name in directory.split("/") if name.find("=") > 0)
+    return tuple(_unescape(name.partition("=")[0]) for name in directory.split("/") if name.find("=") > 0)
 
 
 def without_escaped_bytes(directory: str) -> str:
@@ -116,7 +116,7 @@ def rescaled_columns(directory: str, schema: pa.Schema) -> list[str]:
     scales = {field.name: field.type.scale for field in schema if pa.types.is_decimal(field.type)}
     for part in directory.split("/"):
         name, _, text = part.partition("=")
-        column = _unescaped(name)  # not looked up by Arrow, since it may not be UTF-8
+        column = _unescape(name)  # not looked up by Arrow, since it may not be UTF-8
         if column in scales and text != NULL_NAME and len(text.partition(".")[2]) != scales[column]:
             columns.append(column)
     return columns
@@ -170,7 +170,7 @@ def _parse(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
     if not text:
         raise CorruptData(path, expected, "none")
     try:
-        return value_of(_unescaped(text), kind, time_zone)
+        return value_of(_unescape(text), kind, time_zone)
     except ValueError as error:
         raise CorruptData(path, expected, f"{text!r} ({error})") from error
 
@@ -198,7 +198,7 @@ def _texts(path: str) -> dict[str, str]:
     for name in path.split("/"):
         column, _, text = name.partition("=")
         # partition columns are outermost: deeper directories can look like them
-        texts.setdefault(_unescaped(column), text)
+        texts.setdefault(_unescape(column), text)
     return texts
 
 
@@ -208,7 +208,7 @@ def _cast(path: str, text: str, field: pa.Field, time_zone: str) -> pa.Scalar:
         return pa.scalar(None, kind)
     try:
         # Spark uses the bytes of a name unchanged.
-        return cast_text(text if pa.types.is_binary(kind) else _unescaped(text), kind, time_zone)
+        return cast_text(text if pa.types.is_binary(kind) else _unescape(text), kind, time_zone)
     except ValueError as error:
         advice = "Read the column as STRING and cast it, or exclude the directory with a pattern in the path"
         if pa.types.is_string(kind):
@@ -238,7 +238,7 @@ def _escaped_value(column: str, text: str) -> str:
     return escaped
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return _ESCAPE.sub(_character, text)
 
 

@@ -18,7 +18,7 @@ from ftfile.filters.decoded import decoded_file, decrypted_file, stream_errors
 from ftfile.formats.api import LineFormat, Wanted, format_from_definition
 from ftfile.formats.partition_paths import columns_in_path, path_column_values, with_path_columns
 from ftfile.formats.reading.batches import batch_as
-from ftfile.formats.reading.memory_limit import bounded
+from ftfile.formats.reading.memory_limit import limit_batches
 from ftfile.log.format.layout import directory_of, stem_of, storage_identity
 from ftfile.log.places import checksum_of, open_add
 from ftfile.log.sealed import keys_of
@@ -73,14 +73,14 @@ def read_add(
     # Text is parsed as the written type and then cast, so that every format returns the same value.
     decoded = in_file
     if isinstance(file_format, LineFormat):
-        decoded = _narrowed(encoding, in_file)
+        decoded = _narrow_schema(encoding, in_file)
     values = path_column_values(encoding, directory_of(add.directory_key), stem_of(add.directory_key), schema)
     with open_add(add, fs.open, is_old=is_old) as file:
         if add.kind == "segment":
             batches = _segment_rows(file, add, encoding=encoding, schema=decoded, keys=keys)
         else:
             if file.size_bytes != add.length:
-                raise _other(add, f"{add.length} bytes", f"{file.size_bytes} bytes")
+                raise _error_of_other(add, f"{add.length} bytes", f"{file.size_bytes} bytes")
             batches = _part_rows(as_file(file), add, file_format=file_format, schema=decoded, keys=keys, wanted=wanted)
         try:
             with closing(batches):  # before the file that it reads
@@ -91,7 +91,7 @@ def read_add(
                         rows = batch_as(batch, in_file)
                     yield with_path_columns(rows, values, schema) if values else rows
         except (CorruptData, pa.ArrowException):
-            narrowed = _narrowed(encoding, schema)
+            narrowed = _narrow_schema(encoding, schema)
             if narrowed == schema:
                 raise
             # If the file is intact, values do not fit the requested types.
@@ -110,7 +110,7 @@ def _differing_types(requested: pa.Schema, stored: pa.Schema) -> Iterator[str]:
             yield f"{column.name} {column.type}, stored as {stored_column.type}"
 
 
-def _narrowed(encoding: dict[str, Any], schema: pa.Schema) -> pa.Schema:
+def _narrow_schema(encoding: dict[str, Any], schema: pa.Schema) -> pa.Schema:
     """Return the columns with their types in the file."""
     stored = {field.name.lower(): field.type for field in recorded_schema(encoding["schema"])}
     return pa.schema([field.with_type(stored.get(field.name.lower(), field.type)) for field in schema])
@@ -130,12 +130,12 @@ def read_part(
                 check_known_checksum(add.checksum)
                 actual = checksum_of(opened)
                 if actual != (add.length, add.checksum):
-                    raise _other(add, _recorded(add), f"{actual[0]} bytes with {actual[1]}")
+                    raise _error_of_other(add, _recorded_text_of(add), f"{actual[0]} bytes with {actual[1]}")
             yield from _part_rows(as_file(opened), add, file_format=file_format, schema=schema, keys=keys)
         return
     content = open_add(add, partial(_read_part, fs, add.length))
     if len(content) != add.length or not matches(content, add.checksum):
-        raise _other(add, _recorded(add), f"{len(content)} bytes with {checksum(content)}")
+        raise _error_of_other(add, _recorded_text_of(add), f"{len(content)} bytes with {checksum(content)}")
     file = io.BytesIO(content)
     file.name = add.final_path or add.path  # its name in errors
     yield from _part_rows(file, add, file_format=file_format, schema=schema, keys=keys)
@@ -211,25 +211,27 @@ def _part_rows(
     own_format = file_format.for_file(storage_identity("part", add.path))
     plain = _plain_part(file, add, file_format, keys)
     if wanted == _ALL:
-        return _counted(_bounded(own_format.decode(plain, schema), add, file_format), add)
+        return _count_rows(_limit_memory(own_format.decode(plain, schema), add, file_format), add)
     left_out, batches = own_format.decode_some(plain, schema, wanted)
-    return _counted(_bounded(batches, add, file_format), add, left_out)
+    return _count_rows(_limit_memory(batches, add, file_format), add, left_out)
 
 
-def _bounded(batches: Iterator[pa.RecordBatch], add: Add, file_format: Format) -> Iterator[pa.RecordBatch]:
+def _limit_memory(batches: Iterator[pa.RecordBatch], add: Add, file_format: Format) -> Iterator[pa.RecordBatch]:
     """Return rows that are decoded within a memory limit; a parser of lines can end a process with a limit."""
     if isinstance(file_format, LineFormat):
         return batches
-    return bounded(batches, add.length, add.final_path or add.path)
+    return limit_batches(batches, add.length, add.final_path or add.path)
 
 
-def _counted(batches: Iterable[pa.RecordBatch], add: Add, left_out: int = 0) -> Generator[pa.RecordBatch, None, None]:
+def _count_rows(
+    batches: Iterable[pa.RecordBatch], add: Add, left_out: int = 0
+) -> Generator[pa.RecordBatch, None, None]:
     rows = left_out
     for batch in batches:
         rows += batch.num_rows
         yield batch
     if rows != add.rows:
-        raise _other(add, f"{add.rows} rows", f"{rows} rows")
+        raise _error_of_other(add, f"{add.rows} rows", f"{rows} rows")
 
 
 def _plain_part(file: BinaryIO, add: Add, file_format: Format, keys: Keys | None) -> BinaryIO:
@@ -257,11 +259,11 @@ def _segment_rows(
     data = plain_segment(file, add, Chain.for_reading(add.filters, keys), framed=False)
     file_format = format_from_definition(encoding["format"])
     codec = file_format.segments(recorded_schema(encoding["schema"]))
-    batches = _bounded(codec.decode(data, add.path, schema), add, file_format)
-    return _counted(_without(batches, add.skip_rows), add)
+    batches = _limit_memory(codec.decode(data, add.path, schema), add, file_format)
+    return _count_rows(_skip_rows(batches, add.skip_rows), add)
 
 
-def _without(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
+def _skip_rows(batches: Iterable[pa.RecordBatch], skip: int) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         skipped = min(skip, batch.num_rows)
         skip -= skipped
@@ -274,9 +276,9 @@ def recorded_names(recorded: Sequence[str], requested: Sequence[str]) -> tuple[s
     return tuple(name if name in recorded else spelling.get(name.lower(), name) for name in requested)
 
 
-def _recorded(add: Add) -> str:
+def _recorded_text_of(add: Add) -> str:
     return f"{add.length} bytes with {add.checksum}"
 
 
-def _other(add: Add, expected: str, actual: str) -> CorruptData:
+def _error_of_other(add: Add, expected: str, actual: str) -> CorruptData:
     return CorruptData(add.final_path or add.path, expected, actual, _ADVICE)

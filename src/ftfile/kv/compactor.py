@@ -90,7 +90,7 @@ class Inputs:
         if rows != run.add.rows:
             raise CorruptData(run.add.path, f"{run.add.rows} rows", f"{rows} rows")
 
-    def folded(self, runs: Sequence[Run], terms: Terms, window_bytes: int) -> Iterator[pa.Table]:
+    def fold(self, runs: Sequence[Run], terms: Terms, window_bytes: int) -> Iterator[pa.Table]:
         """Yield the folded rows of runs (old to new), sorted by key, in windows of about `window_bytes`."""
         purges = [run.metadata.purges for run in runs]
         for window in windows_of([*map(self.rows, runs)], window_bytes):
@@ -124,7 +124,7 @@ class FoldedRows:
             self._batches = [batch for batch in table.to_batches(max_chunksize=rows) if batch.num_rows][::-1]
         return True
 
-    def of_one_run(self, is_full: Callable[[pa.RecordBatch], bool]) -> Iterator[pa.RecordBatch]:
+    def batches_of_run(self, is_full: Callable[[pa.RecordBatch], bool]) -> Iterator[pa.RecordBatch]:
         """Yield rows up to the next cut, or until `is_full` returns True for a yielded batch."""
         is_begun = False
         while self.has_more():
@@ -200,7 +200,7 @@ class Outputs:
             size_bytes = last_position - start + (plain_bytes - last_plain_bytes) * min(ratio, 1.0)
             return bool(size_bytes + _INDEX_BYTES * rows_taken >= end_bytes)
 
-        piece = spool.write(bucket, rows.of_one_run(is_full))
+        piece = spool.write(bucket, rows.batches_of_run(is_full))
         if spool.position >= self.max_file_bytes // 2:
             self.end()
         return run_of(segment_of(piece, self.encoding, origin, {}))
@@ -262,7 +262,7 @@ def planned_compactions(
         buckets.add(plan_of(job).bucket)
         names.add(job.id)
     adds = [add for add in state.segments.values() if add.directory_key in buckets]
-    due = planner.due(open_metadata(fs, adds, planner.key_types), backoffs_of(state.jobs))
+    due = planner.list_due(open_metadata(fs, adds, planner.key_types), backoffs_of(state.jobs))
     return [planned for planned in due if planned.compaction.name in names]
 
 
@@ -289,7 +289,7 @@ def run_compactions(
     return AssemblyResults(tuple(rewrites), tuple(failed))
 
 
-def _joined_origin(runs: Sequence[Run]) -> Origin:
+def _join_origins(runs: Sequence[Run]) -> Origin:
     """Return the query of the oldest run, and the batches of all runs."""
     oldest = runs[0].add.origin
     first, last = oldest.first_batch, oldest.last_batch
@@ -351,7 +351,7 @@ class Compactor:
         files = CoalescingFiles(OpenFiles(self.stage.fs, maps=False), input_adds)
         try:
             for planned in piece:
-                adds = planned.moved(self.stage.fs.context.ids)
+                adds = planned.move_runs(self.stage.fs.context.ids)
                 if planned.inputs:
                     runs = Inputs(files, self.definition, self.window_bytes // len(planned.inputs))
                     adds += self._write_runs(planned, runs, outputs)
@@ -366,9 +366,9 @@ class Compactor:
     def _write_runs(self, compaction: PlannedCompaction, runs: Inputs, outputs: Outputs) -> list[Add]:
         """Write the folded rows of a compaction; return the adds of the new runs."""
         runs.open(compaction.inputs)
-        tables = self._alike(runs.folded(compaction.inputs, compaction.terms, self.window_bytes), compaction)
+        tables = self._align_tables(runs.fold(compaction.inputs, compaction.terms, self.window_bytes), compaction)
         rows = FoldedRows(tables, compaction.cuts, len(self.definition.keys), outputs.piece_bytes)
-        bucket, origin = compaction.inputs[0].add.directory_key, _joined_origin(compaction.inputs)
+        bucket, origin = compaction.inputs[0].add.directory_key, _join_origins(compaction.inputs)
         run_bytes = outputs.equal_bytes(compaction.size)
         written = []
         while rows.has_more():
@@ -379,7 +379,7 @@ class Compactor:
             adds.append(compaction.add_of(run, result.purges))
         return adds
 
-    def _alike(self, tables: Iterator[pa.Table], compaction: PlannedCompaction) -> Iterator[pa.Table]:
+    def _align_tables(self, tables: Iterator[pa.Table], compaction: PlannedCompaction) -> Iterator[pa.Table]:
         """Yield tables with the same columns: all columns of a single table, or the union of the columns of several."""
         head = list(itertools.islice(tables, 2))
         if len(head) <= 1:
@@ -392,4 +392,4 @@ class Compactor:
             ops = 1 << SET
         columns = self.definition.names_with(ops)
         for table in itertools.chain(head, tables):
-            yield self.definition.aligned(table).select(columns)
+            yield self.definition.align(table).select(columns)

@@ -73,7 +73,7 @@ class StoreConfig(WriteConfig):
         delete_column = None
         if definition is None:
             recorded = None if overwrite else recorded
-            schema_json = as_nullable(_respelled(schema_json, recorded))
+            schema_json = as_nullable(_respell_schema(schema_json, recorded))
             delete_column, definition = _define(parsed, arrow_schema(schema_json), recorded)
         return cls(
             path=directory_url(path),
@@ -138,7 +138,7 @@ def _check_values(common: CommonSettings) -> None:
         )
 
 
-def _respelled(schema_json: str, recorded: StoreDefinition | None) -> str:
+def _respell_schema(schema_json: str, recorded: StoreDefinition | None) -> str:
     """Return a schema with the store's spelling of columns whose names differ only in case."""
     if recorded is None:
         return schema_json
@@ -160,7 +160,7 @@ def _define(
             f"keyColumns is not given: name the columns of the key, from {', '.join(schema.names)}, as in "
             f"keyColumns={schema.names[0]}"
         )
-    keys = _resolved("keyColumns", names, schema)
+    keys = _resolve_columns("keyColumns", names, schema)
     if deletes is not None:
         deletes = resolve_column(
             "deleteColumn", deletes, schema=schema, is_right=pa.types.is_boolean, needed="a boolean column"
@@ -171,7 +171,7 @@ def _define(
     definition = define(
         schema,
         keys,
-        bucket_by=_resolved("bucketBy", fixed["bucketBy"], schema),
+        bucket_by=_resolve_columns("bucketBy", fixed["bucketBy"], schema),
         buckets=fixed["buckets"],
         merge=fixed["merge"],
         sequence=sequence and resolve_column("sequenceColumn", sequence, schema),
@@ -206,7 +206,7 @@ def _defining_options(parsed: StoreSinkOptions, schema: pa.Schema, recorded: Sto
     return values
 
 
-def _resolved(option: str, names: Iterable[str], schema: pa.Schema) -> list[str]:
+def _resolve_columns(option: str, names: Iterable[str], schema: pa.Schema) -> list[str]:
     """Return the columns that an option names, spelled as in the schema; ConfigError for a missing column."""
     return [resolve_column(option, name, schema) for name in names]
 

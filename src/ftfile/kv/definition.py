@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,8 @@ from ftfile.core.options.kinds import columns_text
 from ftfile.kv.key_columns import is_key_type
 from ftfile.kv.merge_functions import (
     LAST,
+    check_functions,
     check_named_code,
-    checked_functions,
     code_of,
     functions_text,
     merged_type,
@@ -153,7 +153,7 @@ class StoreDefinition:
             names.append(OP)
         return names
 
-    def aligned(self, rows: pa.Table) -> pa.Table:
+    def align(self, rows: pa.Table) -> pa.Table:
         """Return rows with the columns of the schema, cast to its types, then `_op` and, before it, any delete time.
 
         Missing columns, such as value columns added later, are null. Rows without `_op` are sets.
@@ -246,7 +246,7 @@ def define(  # noqa: PLR0913 - all by name
     functions = parse_merge(merge, values) if isinstance(merge, str) else merge
     if code is None:
         code = code_of(functions)
-    functions = checked_functions(functions, values, code)
+    functions = check_functions(functions, values, code)
     stored = []
     for name in keys:
         stored.append(pa.field(name, fields[name].type, nullable=False))
@@ -314,7 +314,15 @@ def row_misfits(old: StoreDefinition, new: StoreDefinition) -> list[str]:
     return clauses
 
 
-def _differences(old: StoreDefinition, new: StoreDefinition) -> list[tuple[str, Any, Any]]:
+class _Difference(NamedTuple):
+    """An option with different values in two definitions."""
+
+    option: str
+    before: Any
+    now: Any
+
+
+def _differences(old: StoreDefinition, new: StoreDefinition) -> list[_Difference]:
     """Return each option that differs between two definitions, with both values; value columns may differ."""
     both = set(old.values) & set(new.values)
     pairs: dict[str, tuple[Any, Any]] = {
@@ -328,11 +336,11 @@ def _differences(old: StoreDefinition, new: StoreDefinition) -> list[tuple[str, 
     differences = []
     for option, (before, now) in pairs.items():
         if before != now:
-            differences.append((option, before, now))
+            differences.append(_Difference(option, before, now))
     return differences
 
 
-def joined(definitions: Sequence[StoreDefinition]) -> StoreDefinition:
+def join_definitions(definitions: Sequence[StoreDefinition]) -> StoreDefinition:
     """Return the first definition, with the additional columns and the wider types of the other definitions."""
     first = definitions[0]
     fields = {field.name: field for field in first.schema}

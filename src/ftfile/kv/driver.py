@@ -14,10 +14,10 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import StoreSinkOptions
 from ftfile.filters.chain import Chain
-from ftfile.kv.definition import StoreDefinition, joined, require_same
+from ftfile.kv.definition import StoreDefinition, join_definitions, require_same
 from ftfile.kv.planning.picker import DEFAULT_PLAN, PlanSettings
-from ftfile.kv.planning.plan import CompactionPlanner, acceptable, backoffs_after, backoffs_of, due, job_of
-from ftfile.kv.planning.runs import by_id, numbers_of, open_state, placed, recorded_key_types, seal_metadata
+from ftfile.kv.planning.plan import CompactionPlanner, backoffs_after, backoffs_of, job_of, keep_acceptable, list_due
+from ftfile.kv.planning.runs import by_id, numbers_of, open_state, place_adds, recorded_key_types, seal_metadata
 from ftfile.kv.run.block_batch import COMPRESSIONS
 from ftfile.kv.run_files import RunSpool
 from ftfile.log.checks import Accepted, accept_rewrites
@@ -153,7 +153,7 @@ def definition_after(config: StoreConfig, head: LogState) -> StoreDefinition:
     old = spark_schema_json(pa.schema(recorded.value_fields))
     new = spark_schema_json(pa.schema(requested.value_fields))
     check_schema_change(old, new, config.common.on_schema_change, has_any=False)
-    return joined([recorded, requested])
+    return join_definitions([recorded, requested])
 
 
 def refuse_operator(head: LogState, transaction: Transaction | None) -> None:
@@ -194,13 +194,13 @@ def body_of(config: StoreConfig, log: CommitLog, head: LogState, change: StoreCh
     runs = []
     for run in change.runs:
         runs.append(structs.replace(run, encoding=keys[0]))
-    adds = (*placed(runs, head.version + 1, now_ms), *accepted.adds)
+    adds = (*place_adds(runs, head.version + 1, now_ms), *accepted.adds)
     live = live_after(state, removes, adds)
     return Body(
         adds=seal_metadata(log.fs, adds),
         removes=removes,
         overwrite=config.overwrite,
-        jobs=due_after(state, live, config.plan, failed=change.failed, tasks=change.tasks),
+        jobs=list_due_after(state, live, config.plan, failed=change.failed, tasks=change.tasks),
         tasks=change.tasks,
         schema=keys[1],
         settings=keys[2],
@@ -217,7 +217,7 @@ def accepted_compactions(log: CommitLog, state: LogState, rewrites: Sequence[Rew
     """
     oldest_first = sorted(rewrites, key=_first_position)
     accepted = accept_rewrites(log, state, oldest_first).rewrites
-    return Accepted(tuple(acceptable(state.segments, accepted)))
+    return Accepted(tuple(keep_acceptable(state.segments, accepted)))
 
 
 def _first_position(rewrite: Rewrite) -> tuple[int, int]:
@@ -233,17 +233,17 @@ def live_after(state: LogState, removes: Iterable[Remove], adds: Iterable[Add]) 
     return live
 
 
-def due_after(
+def list_due_after(
     state: LogState, live: Mapping[str, Add], rules: PlanSettings, *, failed: Collection[str] = (), tasks: int
 ) -> tuple[Job, ...]:
     """Return the due jobs for the record after a state, given the runs, by id, that are live after it."""
     backoffs = backoffs_of(state.jobs)
     if failed:
-        tried = [compaction for compaction, _ in due(state.segments.values(), backoffs, rules)]
+        tried = [compaction for compaction, _ in list_due(state.segments.values(), backoffs, rules)]
     else:
         tried = []
     backoffs = backoffs_after(backoffs, tried, failed=failed, live=live, version=state.version + 1)
     jobs = []
-    for compaction, _ in due(live.values(), backoffs, rules):
+    for compaction, _ in list_due(live.values(), backoffs, rules):
         jobs.append(job_of(compaction, tasks))
     return tuple(jobs)

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ftfile.core.errors import ConfigError, HistoryGone, NotFound, StaleFiles
-from ftfile.core.tasks import TASK_BYTES, packed
+from ftfile.core.tasks import TASK_BYTES, pack_things
 from ftfile.kv.definition import BUCKETS_MAX
 from ftfile.kv.feed_rows import (
     FeedShare,
     VersionChange,
-    applied,
+    apply_change,
     as_requested,
     by_bucket,
     change_of,
@@ -92,7 +92,7 @@ class FeedPlanner(LogPlanner[FeedShare]):
         return map(Unit._make, by_bucket(change_of(record, (0, BUCKETS_MAX)).new_runs).items())
 
     def _units_of_snapshot(self, begin: InSnapshot) -> Iterable[Unit]:
-        buckets = by_bucket(self._live.at(begin.version).values())
+        buckets = by_bucket(self._live.runs_at(begin.version).values())
         units = []
         for place, adds in buckets.items():
             if place >= begin.read:
@@ -100,7 +100,7 @@ class FeedPlanner(LogPlanner[FeedShare]):
         return units
 
     def _require_files(self, head: LogState, begin: InSnapshot | InLog, plan: LogPlan) -> None:
-        adds = [*self._live.at(begin.version).values()]
+        adds = [*self._live.runs_at(begin.version).values()]
         for record in plan.records:
             adds += record.adds
         paths = {add.path for add in adds if add.id not in head.segments}
@@ -111,7 +111,7 @@ class FeedPlanner(LogPlanner[FeedShare]):
 
     def _shares_of_snapshot(self, head: LogState, start: InSnapshot, behind: int | None) -> list[FeedShare]:
         record = record_or_gone(self._log, head, start.version)
-        adds = tuple(self._live.at(start.version).values())
+        adds = tuple(self._live.runs_at(start.version).values())
         last = BUCKETS_MAX if behind is None else behind
         whole = VersionChange(
             version=record.version,
@@ -131,12 +131,12 @@ class FeedPlanner(LogPlanner[FeedShare]):
             changes.append(change_of(record, (first, BUCKETS_MAX if behind is None else behind)))
         if not records:
             return []
-        live = self._live.at(start.version)
+        live = self._live.runs_at(start.version)
         adds = _adds_of(changes)
         definitions = self._live.definitions | self._definitions_of(head, records, adds)
         shares = _shares(live, changes, definitions, self._code)
         for change in changes:
-            live = applied(live, change)
+            live = apply_change(live, change)
         self._live.keep(records[-1].version, live, definitions)
         return shares
 
@@ -150,7 +150,7 @@ class _LiveRuns:
         self._adds: dict[str, Add] = {}
         self.definitions: dict[str, Any] = {}
 
-    def at(self, version: int) -> dict[str, Add]:
+    def runs_at(self, version: int) -> dict[str, Add]:
         """Return the live runs of a version by id; empty before the first version."""
         if version < 0:
             return {}
@@ -191,7 +191,7 @@ def _shares(
         return total_bytes(add for add in buckets[number] if add.id in new)
 
     shares = []
-    for numbers in map(frozenset, packed(buckets, size_bytes, TASK_BYTES)):
+    for numbers in map(frozenset, pack_things(buckets, size_bytes, TASK_BYTES)):
         bucket_adds = _of_buckets(live.values(), numbers)
         ids = ids_of(bucket_adds)
         narrowed = []

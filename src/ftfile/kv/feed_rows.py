@@ -15,7 +15,7 @@ from ftfile.kv.fold import SortedRows, windows_of
 from ftfile.kv.hashing import bucket_number, hash_rows
 from ftfile.kv.key_columns import bools_of, numbered_names, sorted_by, union
 from ftfile.kv.planning.runs import by_id, numbers_of, purges_of, version_of
-from ftfile.kv.reading.bucket import Bucket, in_order, shown_schema
+from ftfile.kv.reading.bucket import Bucket, in_order, schema_to_show
 from ftfile.kv.reading.levels import Sources
 from ftfile.kv.reading.reader import CACHE
 from ftfile.kv.reading.view import view_of
@@ -95,7 +95,7 @@ def change_of(record: Record, buckets: tuple[int, int]) -> VersionChange:
     )
 
 
-def applied(live: Mapping[str, Add], change: VersionChange) -> dict[str, Add]:
+def apply_change(live: Mapping[str, Add], change: VersionChange) -> dict[str, Add]:
     """Return the live runs by id after a change."""
     runs = dict(live)
     for name in change.removes:
@@ -177,7 +177,7 @@ def feed_schema(definition: StoreDefinition) -> pa.Schema:
         structs = [pa.field(OLD, values), pa.field(NEW, values)]
     return pa.schema(
         [
-            *shown_schema(definition, ()),
+            *schema_to_show(definition, ()),
             *structs,
             pa.field(CHANGE_TYPE, pa.string()),
             pa.field(COMMIT_VERSION, pa.int64()),
@@ -200,7 +200,7 @@ def changed_rows(files: OpenFiles, share: FeedShare) -> Iterator[pa.RecordBatch]
     live = by_id(share.live)
     before = view_of(-1, [*live.values()], sources)
     for change in share.changes:
-        live = applied(live, change)
+        live = apply_change(live, change)
         after = view_of(change.version, [*live.values()], sources, before)
         try:
             yield from _changes(change, before, after)
@@ -234,7 +234,7 @@ def _types_by_lower_case(fields: Iterable[pa.Field]) -> dict[str, pa.DataType]:
 
 def as_requested(batch: pa.RecordBatch, requested: pa.Schema) -> pa.RecordBatch:
     """Return the requested columns, matched by name ignoring case; missing columns are null."""
-    rows = _shaped(batch.to_struct_array(), pa.struct(list(requested)))
+    rows = _shape_array(batch.to_struct_array(), pa.struct(list(requested)))
     return pa.RecordBatch.from_arrays(rows.flatten(), schema=requested)
 
 
@@ -252,8 +252,8 @@ def _changes(change: VersionChange, before: View, after: View) -> Iterator[pa.Re
         else:
             runs = [after.parts[add.id].run for add in new.get(number, ())]
             sources = _keys_of(runs, buckets[0], after)
-        for keys in _unique(sources, after.definition):
-            batch = _compared(keys, buckets, change)
+        for keys in _merge_unique(sources, after.definition):
+            batch = _compare_buckets(keys, buckets, change)
             if batch.num_rows:
                 yield batch
 
@@ -270,10 +270,10 @@ def _keys_of(runs: Sequence[Run], old: Bucket, view: View) -> list[Iterator[pa.R
     return sources
 
 
-def _unique(sources: Sequence[Iterator[pa.RecordBatch]], definition: StoreDefinition) -> Iterator[pa.RecordBatch]:
+def _merge_unique(sources: Sequence[Iterator[pa.RecordBatch]], definition: StoreDefinition) -> Iterator[pa.RecordBatch]:
     """Yield the distinct keys of sorted sources, in order."""
     names = list(definition.keys)
-    schema = shown_schema(definition, ())
+    schema = schema_to_show(definition, ())
     inputs = [SortedRows(_with_schema(source, schema), schema, len(names)) for source in sources]
     for window in windows_of(inputs, _WINDOW_BYTES):
         keys = pa.concat_tables(window)
@@ -290,11 +290,11 @@ def _with_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterat
         yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
-def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: VersionChange) -> pa.RecordBatch:
+def _compare_buckets(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: VersionChange) -> pa.RecordBatch:
     """Return the keys whose rows differ, with both rows."""
     hashes = hash_rows(keys.columns)
-    was, old = _looked_up(buckets[0], keys, hashes)
-    is_now, new = _looked_up(buckets[1], keys, hashes)
+    was, old = _look_up(buckets[0], keys, hashes)
+    is_now, new = _look_up(buckets[1], keys, hashes)
     is_changed = was != is_now
     for one, other in zip(old, new, strict=True):
         is_changed |= was & is_now & differ(one, other)
@@ -315,7 +315,7 @@ def _compared(keys: pa.RecordBatch, buckets: tuple[Bucket, Bucket], change: Vers
     return batch.filter(bools_from(is_changed))
 
 
-def _looked_up(
+def _look_up(
     bucket: Bucket, keys: pa.RecordBatch, hashes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.bool_], list[pa.Array]]:
     """Return the keys' found flags, and the value columns, null for keys without a row."""
@@ -323,7 +323,7 @@ def _looked_up(
     return has_row, [column.combine_chunks() for column in columns]
 
 
-def _shaped(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def _shape_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type == kind:
         return array
     if not (pa.types.is_struct(array.type) and pa.types.is_struct(kind)):
@@ -337,5 +337,5 @@ def _shaped(array: pa.Array, kind: pa.DataType) -> pa.Array:
         if child is None:
             columns.append(pa.nulls(len(array), field.type))
         else:
-            columns.append(_shaped(child, field.type))
+            columns.append(_shape_array(child, field.type))
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=array.is_null())

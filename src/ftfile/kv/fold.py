@@ -21,7 +21,7 @@ from ftfile.kv.key_columns import (
     first_fall,
     key_scalars,
     order_of,
-    shown_value,
+    text_of_value,
     union,
 )
 from ftfile.kv.merge_functions import LAST, combine_pairs, combine_values, is_merge_name, wide_type
@@ -69,19 +69,19 @@ def fold(
         EncodingError: a merged value does not fit into its column, such as a sum above 64 bits; it names the key.
         UserCodeError: a user's merge function failed; it names the key.
     """
-    rows = _unpurged(sorted_runs, definition, purges)
+    rows = _drop_purged(sorted_runs, definition, purges)
     if not rows.num_rows:
-        return _finished(rows)
+        return _finish_fold(rows)
     keys = arrays_named(rows, definition.keys)
     if first_fall(keys) is None:
         columns, ops = rows.select(rows.column_names[:-1]), operations(rows)
         ops = np.where((ops == MERGE) & is_bottommost, SET, ops).astype(np.int8)
     else:
-        columns, ops = _several(
+        columns, ops = _fold_several(
             rows, keys, definition, lambda row: [column[row] for column in keys], is_bottommost=is_bottommost
         )
     folded = columns.append_column(pa.field(OP, pa.int8()), from_numpy(ops, pa.int8()))
-    return _finished(_without_deletes(folded, expired_ms) if is_bottommost else folded)
+    return _finish_fold(_without_deletes(folded, expired_ms) if is_bottommost else folded)
 
 
 def fold_by(numbers: Numbers, rows: pa.Table, definition: StoreDefinition, key_of: KeyOf) -> tuple[Numbers, pa.Table]:
@@ -101,7 +101,7 @@ def fold_by(numbers: Numbers, rows: pa.Table, definition: StoreDefinition, key_o
     """
     if not rows.num_rows:
         return numbers, rows.drop_columns([OP])
-    columns, ops = _several(rows, [numbers_from(numbers)], definition, key_of, is_bottommost=True)
+    columns, ops = _fold_several(rows, [numbers_from(numbers)], definition, key_of, is_bottommost=True)
     has_row = ops != DELETE
     # Arrow reports no rows for a table without columns, as in a store that contains only keys.
     return np.unique(numbers)[has_row], columns.filter(bools_from(has_row)) if columns.num_columns else columns
@@ -137,7 +137,7 @@ def fold_values(rows: Sequence[tuple[int, Values]], key: Key, definition: StoreD
     return tuple(folded)
 
 
-def _several(
+def _fold_several(
     rows: pa.Table, by: Sequence[pa.Array], definition: StoreDefinition, key_of: KeyOf, *, is_bottommost: bool
 ) -> tuple[pa.Table, NDArray[np.int8]]:
     """Return one row for each group of rows with equal `by` columns, sorted by these columns, and the operations."""
@@ -164,18 +164,18 @@ def _several(
                 arrays.append(rows[name].take(newest))
             else:
                 values = rows[name].combine_chunks()
-                arrays.append(merged(values, groups, name=name, function=function, key_of=key_of))
+                arrays.append(merge_column(values, groups, name=name, function=function, key_of=key_of))
         columns = pa.table(arrays, names=columns.column_names)
     else:
         columns = columns.take(newest)
     return columns, new_ops
 
 
-def _unpurged(
+def _drop_purged(
     sorted_runs: Sequence[pa.Table], definition: StoreDefinition, purges: Sequence[Sequence[KeyRange]]
 ) -> pa.Table:
     """Return all rows, old to new, without rows that a later purge ends."""
-    rows = definition.aligned(pa.concat_tables(sorted_runs, promote_options="permissive")).combine_chunks()
+    rows = definition.align(pa.concat_tables(sorted_runs, promote_options="permissive")).combine_chunks()
     if not any(purges):
         return rows
     keys = arrays_named(rows, definition.keys)
@@ -208,7 +208,7 @@ def _without_deletes(folded: pa.Table, expired_ms: int | None) -> pa.Table:
     return folded.filter(bools_from(is_kept))
 
 
-def _finished(folded: pa.Table) -> pa.Table:
+def _finish_fold(folded: pa.Table) -> pa.Table:
     """Return rows without delete times and operations, if these contain no information."""
     ops = operations(folded)
     if DELETED_MS in folded.column_names and not np.any(ops == DELETE):
@@ -235,7 +235,7 @@ class _RowError(Exception):
     cause: Exception
 
 
-def merged(column: pa.Array, groups: Groups, name: str, function: str, key_of: KeyOf) -> pa.Array:
+def merge_column(column: pa.Array, groups: Groups, name: str, function: str, key_of: KeyOf) -> pa.Array:
     """Return the merged value of each group, from the non-null values of a column; raises the same errors as `fold`."""
     sizes = groups.ends - groups.starts
     sources = groups.order[groups.ends - 1].copy()  # index of the value by group
@@ -246,7 +246,7 @@ def merged(column: pa.Array, groups: Groups, name: str, function: str, key_of: K
     # Results are cast to the column type only at the end: whether an overflow occurs must not depend on the grouping.
     values = values.cast(wide_type(function, values, int(sizes.max(initial=0))))
     try:
-        values, owners = _combined(values, owners, function)
+        values, owners = _combine_values(values, owners, function)
         values = _by_rows(lambda wide_values: wide_values.cast(column.type), owners, values)
     except _RowError as error:
         key = key_of(int(groups.order[groups.ends[error.row] - 1]))
@@ -256,7 +256,7 @@ def merged(column: pa.Array, groups: Groups, name: str, function: str, key_of: K
     return pa.concat_arrays([column, values]).take(from_numpy(sources, pa.int64(), sources >= 0))
 
 
-def _combined(values: pa.Array, owners: Numbers, function: str) -> tuple[pa.Array, Numbers]:
+def _combine_values(values: pa.Array, owners: Numbers, function: str) -> tuple[pa.Array, Numbers]:
     """Return one value for each owner that has values; the values of an owner are adjacent.
 
     Nulls, including null results of functions, are dropped before each round, so functions never receive a null.
@@ -296,7 +296,7 @@ def _by_rows(act: Callable[..., pa.Array], owners: Numbers, *columns: pa.Array) 
 
 
 def _error(function: str, column: str, key: Sequence[pa.Scalar], cause: Exception) -> EncodingError | UserCodeError:
-    shown = ", ".join(map(shown_value, key))
+    shown = ", ".join(map(text_of_value, key))
     if is_merge_name(function):
         return EncodingError(
             f"merge={column}:{function}: the values of key ({shown}) have no result that column {column!r} can hold: "

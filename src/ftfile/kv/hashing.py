@@ -53,13 +53,13 @@ def _hash_bytes(offsets: NDArray[np.int64], data: NDArray[np.uint8], seeds: Word
     starts, lengths = offsets[:-1], np.diff(offsets)
     long = np.flatnonzero(lengths >= _LONG_BYTES)
     lengths[long] = 0
-    hashes = _chunked(partial(_hash_ranges, data), seeds, starts, lengths)
+    hashes = _hash_in_chunks(partial(_hash_ranges, data), seeds, starts, lengths)
     for row in long.tolist():
         hashes[row] = xxh64_intdigest(data[starts[row] : offsets[row + 1]].data, int(seeds[row]))
     return hashes
 
 
-def _chunked(hash_chunk: Callable[..., Words], seeds: Words, *values: NDArray[Any]) -> Words:
+def _hash_in_chunks(hash_chunk: Callable[..., Words], seeds: Words, *values: NDArray[Any]) -> Words:
     hashes = np.empty(len(seeds), np.uint64)
     for first in range(0, len(seeds), _CHUNK_ROWS):
         rows = slice(first, first + _CHUNK_ROWS)
@@ -68,18 +68,18 @@ def _chunked(hash_chunk: Callable[..., Words], seeds: Words, *values: NDArray[An
 
 
 def _hash_ints(seeds: Words, words: Words) -> Words:
-    return _finished(_with_half_word(seeds + _INT_START, words & np.uint64(0xFFFF_FFFF)))
+    return _finish_hash(_with_half_word(seeds + _INT_START, words & np.uint64(0xFFFF_FFFF)))
 
 
 def _hash_longs(seeds: Words, words: Words) -> Words:
-    return _finished(_with_word(seeds + _LONG_START, words))
+    return _finish_hash(_with_word(seeds + _LONG_START, words))
 
 
 def _hash_ranges(data: NDArray[np.uint8], seeds: Words, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Words:
     words = _Windows(starts, lengths, data)
     state = seeds + _PRIME_5
     if (long := words.rows_with(lengths >= _STRIPE_BYTES)) is not None:
-        state[long] = _striped(starts[long], lengths[long] // _STRIPE_BYTES, data, seeds[long])
+        state[long] = _hash_stripes(starts[long], lengths[long] // _STRIPE_BYTES, data, seeds[long])
     state += lengths.view(np.uint64)
     rest = lengths % _STRIPE_BYTES
     for end in (8, 16, 24):
@@ -89,9 +89,9 @@ def _hash_ranges(data: NDArray[np.uint8], seeds: Words, starts: NDArray[np.int64
         state[rows] = _with_half_word(state[rows], words.next("<u4", rows))
     for end in (1, 2, 3):
         if (rows := words.rows_with(lengths & 3 >= end)) is not None:
-            turned = _rotated(state[rows] ^ words.next("<u1", rows) * _PRIME_5, 11)
+            turned = _rotate_words(state[rows] ^ words.next("<u1", rows) * _PRIME_5, 11)
             state[rows] = turned * _PRIME_1
-    return _finished(state)
+    return _finish_hash(state)
 
 
 class _Windows:
@@ -131,7 +131,7 @@ def _window(data: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
     return window
 
 
-def _striped(starts: NDArray[np.int64], counts: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
+def _hash_stripes(starts: NDArray[np.int64], counts: NDArray[np.int64], data: NDArray[np.uint8], seeds: Words) -> Words:
     """Return the state after the whole stripes of each range; each range has at least one."""
     order = np.argsort(-counts, kind="stable")
     starts, seeds = starts[order], seeds[order]
@@ -144,12 +144,12 @@ def _striped(starts: NDArray[np.int64], counts: NDArray[np.int64], data: NDArray
             words = window[starts[:rows] + (_STRIPE_BYTES * stripe + 8 * number)]
             words *= _PRIME_2
             words += lane[:rows]
-            lane[:rows] = _rotated(words, 31) * _PRIME_1
+            lane[:rows] = _rotate_words(words, 31) * _PRIME_1
     state = np.zeros(len(seeds), np.uint64)
     for lane, bits in zip(lanes, _LANE_TURNS, strict=True):
-        state += _rotated(lane, bits)
+        state += _rotate_words(lane, bits)
     for lane in lanes:
-        state ^= _mixed(lane)
+        state ^= _mix_words(lane)
         state *= _PRIME_1
         state += _PRIME_4
     hashes = np.empty_like(state)
@@ -158,32 +158,32 @@ def _striped(starts: NDArray[np.int64], counts: NDArray[np.int64], data: NDArray
 
 
 def _with_word(state: Words, words: Words) -> Words:
-    turned = _rotated(state ^ _mixed(words), 27)
+    turned = _rotate_words(state ^ _mix_words(words), 27)
     turned *= _PRIME_1
     turned += _PRIME_4
     return turned
 
 
 def _with_half_word(state: Words, words: Words) -> Words:
-    turned = _rotated(state ^ words * _PRIME_1, 23)
+    turned = _rotate_words(state ^ words * _PRIME_1, 23)
     turned *= _PRIME_2
     turned += _PRIME_3
     return turned
 
 
-def _mixed(words: Words) -> Words:
-    turned = _rotated(words * _PRIME_2, 31)
+def _mix_words(words: Words) -> Words:
+    turned = _rotate_words(words * _PRIME_2, 31)
     turned *= _PRIME_1
     return turned
 
 
-def _rotated(words: Words, bits: int) -> Words:
+def _rotate_words(words: Words, bits: int) -> Words:
     turned: Words = words << np.uint64(bits)
     turned |= words >> np.uint64(64 - bits)
     return turned
 
 
-def _finished(state: Words) -> Words:
+def _finish_hash(state: Words) -> Words:
     state ^= state >> np.uint64(33)
     state *= _PRIME_2
     state ^= state >> np.uint64(29)
@@ -207,7 +207,7 @@ def hash_rows(columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
             column_hashes = _hash_bytes(offsets, np.frombuffer(data, np.uint8), hashes)
         else:
             words = key_integers(column).astype(np.int64, copy=False).view(np.uint64)
-            column_hashes = _chunked(_hash_ints if is_hashed_as_int(column.type) else _hash_longs, hashes, words)
+            column_hashes = _hash_in_chunks(_hash_ints if is_hashed_as_int(column.type) else _hash_longs, hashes, words)
         if column.null_count:
             hashes = np.where(is_valid(column), column_hashes, hashes)
         else:

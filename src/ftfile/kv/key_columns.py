@@ -78,7 +78,7 @@ def check_key(key: Key, kinds: Sequence[pa.DataType]) -> None:
     for value, kind in zip(key, kinds, strict=False):
         if isinstance(value, bytes) is not is_byte_key(kind):
             raise ValueError(f"a key has {value!r:.80}, and its column is {kind}")
-        if isinstance(value, int) and not _least(kind) <= value <= _greatest(kind):
+        if isinstance(value, int) and not _least_of(kind) <= value <= _greatest_of(kind):
             raise ValueError(f"a key has {value}, out of range for its column of type {kind}")
 
 
@@ -91,7 +91,7 @@ def to_scalar(value: int | bytes, arrow: pa.DataType) -> pa.Scalar:
     return pa.scalar(bool(value) if pa.types.is_boolean(arrow) else value, arrow)
 
 
-def shown_value(value: pa.Scalar) -> str:
+def text_of_value(value: pa.Scalar) -> str:
     """Return a value of a key column for an error, even if Python cannot represent it."""
     try:
         return repr(value.as_py())
@@ -337,13 +337,13 @@ def contain(ranges: Iterable[KeyRange], columns: Sequence[pa.Array]) -> NDArray[
     return flags
 
 
-def behind(prefix: Key, kinds: Sequence[pa.DataType]) -> Key | None:
+def key_behind(prefix: Key, kinds: Sequence[pa.DataType]) -> Key | None:
     """Return the exclusive end of the keys that begin with a prefix or sort before it; None if no key is greater."""
     for place in reversed(range(len(prefix))):
         value = prefix[place]
         if isinstance(value, bytes):
             return (*prefix[:place], value + b"\0")
-        if value < _greatest(kinds[place]):
+        if value < _greatest_of(kinds[place]):
             return (*prefix[:place], value + 1)
     return None
 
@@ -371,16 +371,16 @@ def check_ranges(ranges: Iterable[KeyRange], kinds: Sequence[pa.DataType]) -> No
         check_key(end or (), kinds)
 
 
-def _greatest(kind: pa.DataType) -> int:
+def _greatest_of(kind: pa.DataType) -> int:
     if pa.types.is_decimal(kind):
         return int(10**kind.precision) - 1
     return int(pa.types.is_boolean(kind)) or (1 << kind.bit_width - 1) - 1
 
 
-def _least(kind: pa.DataType) -> int:
+def _least_of(kind: pa.DataType) -> int:
     if pa.types.is_boolean(kind):
         return 0
-    return -_greatest(kind) - (not pa.types.is_decimal(kind))
+    return -_greatest_of(kind) - (not pa.types.is_decimal(kind))
 
 
 def _reach(columns: Sequence[pa.Array], bound: Key) -> NDArray[np.bool_]:

@@ -48,7 +48,7 @@ class MergeFunction(Protocol):
         """
 
 
-def _sum(older: pa.Array, newer: pa.Array) -> pa.Array:
+def _merge_sum(older: pa.Array, newer: pa.Array) -> pa.Array:
     """Add values of the type that `_summing_type` returned."""
     return pc.add_checked(older, newer).cast(older.type)  # Arrow's sum of decimals has one more digit
 
@@ -85,7 +85,7 @@ def _narrow_sum(total: Any, kind: pa.DataType) -> Any:  # noqa: ANN401
     return total
 
 
-def _greater(older: Any, newer: Any) -> Any:  # noqa: ANN401
+def _greater_of(older: Any, newer: Any) -> Any:  # noqa: ANN401
     if _is_nan(older):
         return older
     if _is_nan(newer):
@@ -93,7 +93,7 @@ def _greater(older: Any, newer: Any) -> Any:  # noqa: ANN401
     return max(older, newer)
 
 
-def _lesser(older: Any, newer: Any) -> Any:  # noqa: ANN401
+def _lesser_of(older: Any, newer: Any) -> Any:  # noqa: ANN401
     if _is_nan(older):
         return newer
     if _is_nan(newer):
@@ -105,7 +105,7 @@ def _is_nan(value: Any) -> bool:  # noqa: ANN401
     return isinstance(value, float) and math.isnan(value)
 
 
-def _max(older: pa.Array, newer: pa.Array) -> pa.Array:
+def _merge_max(older: pa.Array, newer: pa.Array) -> pa.Array:
     maxima = _chosen(pc.max_element_wise, older, newer)
     if not pa.types.is_floating(maxima.type):
         return maxima
@@ -131,7 +131,7 @@ def _append(older: pa.Array, newer: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, lists.flatten(), type=older.type)
 
 
-def _summed(kind: pa.DataType) -> pa.DataType | None:
+def _summed_type_of(kind: pa.DataType) -> pa.DataType | None:
     """Return the type of a sum, as in Spark's `sum`."""
     if pa.types.is_integer(kind):
         return pa.int64()
@@ -142,14 +142,14 @@ def _summed(kind: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _ordered(kind: pa.DataType) -> pa.DataType | None:
+def _ordered_type_of(kind: pa.DataType) -> pa.DataType | None:
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_date, pa.types.is_timestamp)
     if any(test(kind) for test in (*tests, pa.types.is_string, pa.types.is_binary)):
         return kind
     return None
 
 
-def _appended(kind: pa.DataType) -> pa.DataType | None:
+def _appended_type_of(kind: pa.DataType) -> pa.DataType | None:
     if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_list(kind):
         return kind
     return None
@@ -166,11 +166,11 @@ class _Own(NamedTuple):
 
 
 _FUNCTIONS = {
-    "append": _Own(_append, operator.add, _appended),
+    "append": _Own(_append, operator.add, _appended_type_of),
     "coalesce": _Own(lambda _, newer: newer, lambda _, newer: newer, lambda kind: kind),  # the arrays contain no nulls
-    "max": _Own(_max, _greater, _ordered),
-    "min": _Own(lambda older, newer: _chosen(pc.min_element_wise, older, newer), _lesser, _ordered),
-    "sum": _Own(_sum, _sum_of_two, type_of=_summed, wide_type=_summing_type, narrow=_narrow_sum),
+    "max": _Own(_merge_max, _greater_of, _ordered_type_of),
+    "min": _Own(lambda older, newer: _chosen(pc.min_element_wise, older, newer), _lesser_of, _ordered_type_of),
+    "sum": _Own(_merge_sum, _sum_of_two, type_of=_summed_type_of, wide_type=_summing_type, narrow=_narrow_sum),
 }
 
 
@@ -310,7 +310,7 @@ def check_named_code(functions: Mapping[str, str], code: Collection[str]) -> Non
         )
 
 
-def checked_functions(functions: Mapping[str, str], values: Sequence[str], code: Collection[str]) -> dict[str, str]:
+def check_functions(functions: Mapping[str, str], values: Sequence[str], code: Collection[str]) -> dict[str, str]:
     """Check that the functions and columns exist; return the functions other than `last` by value column."""
     check_named_code(functions, code)
     for column, name in functions.items():

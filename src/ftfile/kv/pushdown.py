@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.tasks import packed
+from ftfile.core.tasks import pack_things
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
-from ftfile.kv.key_columns import arrays_of, behind, clip, overlap
+from ftfile.kv.key_columns import arrays_of, clip, key_behind, overlap
 from ftfile.kv.planning.picker import size_of
 from ftfile.kv.planning.runs import runs_by_bucket
 from ftfile.kv.user_keys import UserKeys
@@ -53,15 +53,15 @@ def condition_of(definition: StoreDefinition, leaf: Leaf) -> Condition | None:
     if isinstance(leaf, Null):
         return None if leaf.is_null else Condition(leaf.column)
     if isinstance(leaf, Compare) and leaf.sign not in ("=", "!="):
-        return _bounded(definition, leaf)
-    values = _listed(leaf)
+        return _condition_of_comparison(definition, leaf)
+    values = _listed_values_of(leaf)
     if isinstance(leaf, Always) or values is None:
         return None
-    stored = _stored(definition, leaf.column, values)
+    stored = _stored_values_of(definition, leaf.column, values)
     return None if stored is None else Condition(leaf.column, frozenset(stored))
 
 
-def _listed(leaf: Leaf) -> Sequence[Any] | None:
+def _listed_values_of(leaf: Leaf) -> Sequence[Any] | None:
     """Return the values for which a leaf is true; None if it is true for too many."""
     if isinstance(leaf, In) and leaf.is_in:
         return leaf.values
@@ -72,20 +72,20 @@ def _listed(leaf: Leaf) -> Sequence[Any] | None:
     return None
 
 
-def _bounded(definition: StoreDefinition, leaf: Compare) -> Condition | None:
+def _condition_of_comparison(definition: StoreDefinition, leaf: Compare) -> Condition | None:
     """Return the condition of a comparison by order; None if its value is not of the column's type."""
-    stored = _stored(definition, leaf.column, (leaf.value,))
+    stored = _stored_values_of(definition, leaf.column, (leaf.value,))
     if stored is None:
         return None
     (value,) = stored
-    following = behind((value,), [definition.schema.field(leaf.column).type])
+    following = key_behind((value,), [definition.schema.field(leaf.column).type])
     if leaf.sign == ">" and following is None:
         return Condition(leaf.column, frozenset())
     bounds = {">=": ((value,), None), "<": ((), (value,)), ">": (following or (), None), "<=": ((), following)}
     return Condition(leaf.column, bounds=bounds[leaf.sign])
 
 
-def _stored(definition: StoreDefinition, column: str, values: Iterable[Any]) -> list[int | bytes] | None:
+def _stored_values_of(definition: StoreDefinition, column: str, values: Iterable[Any]) -> list[int | bytes] | None:
     """Return values of a key column as they are stored; None if a value is not of the column's type."""
     to_stored = UserKeys(replace(definition, keys=(column,))).to_stored
     stored: list[int | bytes] = []
@@ -111,7 +111,7 @@ EVERYTHING = StoreSelection(None, None, (((), None),), frozenset())
 
 def select(conditions: Sequence[Condition], definition: StoreDefinition) -> StoreSelection:
     """Return a part of a store that contains all keys that meet the conditions, and possibly other keys."""
-    columns = {name: _together(name, conditions) for name in definition.keys}
+    columns = {name: _combine_conditions(name, conditions) for name in definition.keys}
     listed = [condition.values for condition in columns.values()]
     if _is_at_most(KEYS_MAX, listed):
         arrays = arrays_of(sorted(_tuples(listed)), definition.key_types)
@@ -130,7 +130,7 @@ def select(conditions: Sequence[Condition], definition: StoreDefinition) -> Stor
     return StoreSelection(None, buckets, ranges, frozenset(met))
 
 
-def _together(column: str, conditions: Iterable[Condition]) -> Condition:
+def _combine_conditions(column: str, conditions: Iterable[Condition]) -> Condition:
     """Return the conjunction of all conditions on a column."""
     start: Key = ()
     end: Key | None = None
@@ -170,7 +170,7 @@ def _ranges(columns: Sequence[Condition], definition: StoreDefinition) -> tuple[
     for prefix in sorted(_tuples(sets)):
         start = (*prefix, *first)
         if behind_last is None:
-            end = behind(prefix, definition.key_types)
+            end = key_behind(prefix, definition.key_types)
         else:
             end = (*prefix, *behind_last)
         if end is None or start < end:
@@ -207,7 +207,7 @@ def shares_of(
     `join_bytes` in total.
     """
     tasks = []
-    for group in packed(_sized_shares(runs, selection, split_bytes), itemgetter(1), join_bytes):
+    for group in pack_things(_sized_shares(runs, selection, split_bytes), itemgetter(1), join_bytes):
         tasks.append(tuple(share for share, _ in group))
     return tasks
 

@@ -234,7 +234,7 @@ class CoalescingFiles(OpenFiles):
         # Path, first byte and end of each range that is fetched completely when it is first read.
         self._ranges = list[tuple[str, int, int]]()
         for path, runs in sorted(by_path.items()):
-            for start, end in _coalesced(sorted(runs), bytes_max):
+            for start, end in _coalesce_ranges(sorted(runs), bytes_max):
                 self._ranges.append((path, start, end))
         self._contents: Shelf[bytes | memoryview] = Shelf(len(self._ranges))
         self._locks = [threading.Lock() for _ in self._ranges]
@@ -245,7 +245,7 @@ class CoalescingFiles(OpenFiles):
         """Return a file that is opened on first read, which raises the same errors as `OpenFiles.open`."""
         return _LateFile(self, path)
 
-    def opened(self, path: str) -> RangeReader:
+    def open_reader(self, path: str) -> RangeReader:
         """Return a file of the wrapped `OpenFiles`, for reads outside of the ranges."""
         return self._others.open(path)
 
@@ -288,14 +288,14 @@ class _LateFile:
     def opened(self) -> RangeReader:
         """Return the open file."""
         if self._opened is None:
-            self._opened = self._files.opened(self.path)
+            self._opened = self._files.open_reader(self.path)
         return self._opened
 
     def read_at(self, offset: int, length: int) -> bytes | memoryview:
         return self._files.read_at(self, offset, length)
 
 
-def _coalesced(runs: Sequence[tuple[int, int]], bytes_max: int) -> list[tuple[int, int]]:
+def _coalesce_ranges(runs: Sequence[tuple[int, int]], bytes_max: int) -> list[tuple[int, int]]:
     """Return the ranges that contain several of these runs of a file, sorted by offset."""
     ranges: list[list[tuple[int, int]]] = []
     for start, end in runs:

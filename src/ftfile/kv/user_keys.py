@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
-from ftfile.kv.key_columns import arrays_of, behind, is_byte_key, key_scalars
+from ftfile.kv.key_columns import arrays_of, is_byte_key, key_behind, key_scalars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -59,12 +59,12 @@ class UserKeys:
         self._kinds = definition.key_types
         self._converters = [*map(_converter, self._names, self._kinds)]
         # Takes a value, or a tuple with one value for each key column; raises the same errors as `prefix`.
-        self.to_stored: Callable[[Any], Key] = self._several
+        self.to_stored: Callable[[Any], Key] = self._key_of_several
         if len(self._names) == 1:
             if pa.types.is_binary(self._kinds[0]):
                 self.to_stored = self._one_binary
             else:
-                self.to_stored = self._one
+                self.to_stored = self._key_of_one
 
     def to_user(self, key: Key) -> Any:  # noqa: ANN401
         """Return the value of a stored key; a tuple if the store has several key columns."""
@@ -102,14 +102,14 @@ class UserKeys:
         """
         before = _parts(prefix)
         first, last = self.prefix((*before, *_parts(start))), self.prefix((*before, *_parts(end)))
-        behind_last = behind(last, self._kinds) if end is None else last
+        behind_last = key_behind(last, self._kinds) if end is None else last
         if behind_last is not None and behind_last <= first:
             raise ConfigError(
                 f"start={start!r}, end={end!r}: the range is empty, because its end is not after its start"
             )
         return first, behind_last
 
-    def _one(self, key: Any) -> Key:  # noqa: ANN401
+    def _key_of_one(self, key: Any) -> Key:  # noqa: ANN401
         if isinstance(key, tuple):
             if len(key) != 1:
                 raise self._other_count(key)
@@ -119,9 +119,9 @@ class UserKeys:
     def _one_binary(self, key: Any) -> Key:  # noqa: ANN401
         if type(key) is bytes:
             return (key,)
-        return self._one(key)
+        return self._key_of_one(key)
 
-    def _several(self, key: Any) -> Key:  # noqa: ANN401
+    def _key_of_several(self, key: Any) -> Key:  # noqa: ANN401
         if not isinstance(key, tuple) or len(key) != len(self._names):
             raise self._other_count(key if isinstance(key, tuple) else (key,))
         return self.prefix(key)
@@ -264,15 +264,19 @@ def _converter(name: str, kind: pa.DataType) -> ToStored:
         return partial(_decimal, name, kind)
     if is_byte_key(kind):
         is_text = pa.types.is_string(kind)
-        return partial(_plain, name, (str,), str.encode) if is_text else partial(_plain, name, _BYTES, bytes)
+        return (
+            partial(_convert_plain, name, (str,), str.encode)
+            if is_text
+            else partial(_convert_plain, name, _BYTES, bytes)
+        )
     if pa.types.is_boolean(kind):
-        return partial(_plain, name, (bool,), int)
+        return partial(_convert_plain, name, (bool,), int)
     if pa.types.is_date32(kind):
-        return partial(_plain, name, (date,), lambda value: value.toordinal() - _EPOCH_DAY)
+        return partial(_convert_plain, name, (date,), lambda value: value.toordinal() - _EPOCH_DAY)
     return partial(_integer, name, 1 << kind.bit_width - 1)
 
 
-def _plain(name: str, types: tuple[type, ...], convert: ToStored, value: Any) -> int | bytes:  # noqa: ANN401
+def _convert_plain(name: str, types: tuple[type, ...], convert: ToStored, value: Any) -> int | bytes:  # noqa: ANN401
     """Return the stored value of a value of one of the types; the first type is the usual one."""
     if type(value) is not types[0] and (not isinstance(value, types) or isinstance(value, datetime)):
         raise _other_type(name, value, types[0].__name__)

@@ -39,7 +39,7 @@ DEFINITIONS_KEPT = 64
 ENTRIES_MAX = 100_000  # of a table
 
 
-def after(state: LogState, *records: Record) -> LogState:
+def state_after(state: LogState, *records: Record) -> LogState:
     """Return the state after more records."""
     fold = Fold(state)
     for record in records:

@@ -21,11 +21,11 @@ from ftfile.log.format.record import (
     check_definitions,
     check_entry,
     check_format,
+    check_limits,
     compact_json,
     decode_json,
     from_checked_text,
     to_checked_text,
-    within_limits,
 )
 from ftfile.log.places import delete_file, list_files, write_file
 from ftfile.log.state import LogState, QueryState, SharedMap, TransactionState, Unpublished
@@ -190,7 +190,7 @@ def write_checkpoint(
 def encode_checkpoint(state: LogState) -> bytes:
     """Return the bytes of a checkpoint; ConfigError for a checkpoint that readers would refuse."""
     content = compact_json(_checkpoint_of(state))
-    return to_checked_text([within_limits(content)])
+    return to_checked_text([check_limits(content)])
 
 
 def decode_checkpoint(content: bytes, path: str) -> LogState:

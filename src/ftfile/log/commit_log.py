@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ftfile.core.errors import AlreadyExists, CommitOutcomeUnknown, ConfigError, KeysRequired, RolledBack, StorageError
 from ftfile.core.per_process import PerProcess
 from ftfile.core.remedies import Advice, Remedy
-from ftfile.log.apply import Fold, after
+from ftfile.log.apply import Fold, state_after
 from ftfile.log.checkpoints import RECORD_COST_BYTES
 from ftfile.log.format import layout
 from ftfile.log.format.model import BatchWriteAuthor, StreamAuthor
@@ -273,7 +273,7 @@ class CommitLog(Records):
             follows = self._state is not None and self._state.version == record.version - 1
             next_state = None
             if self._state is not None and follows:
-                next_state = after(self._state, record)
+                next_state = state_after(self._state, record)
             if self._state is not None:
                 self.segments_max = max(self.segments_max, len(self._state.segments))
             began = _Instant(self.clock.now_ms(), self.clock.monotonic_s())
@@ -304,7 +304,7 @@ class CommitLog(Records):
                 return self._state
             record_and_size = None
             if content is not None:
-                record_and_size = self._decoded(self._state.version, content)
+                record_and_size = self._decode_record(self._state.version, content)
             record = None
             if record_and_size is not None:
                 record = record_and_size[0]
@@ -404,13 +404,13 @@ class CommitTimer:
                 metrics[name] = value
         return metrics
 
-    def created(self) -> None:
+    def note_created(self) -> None:
         """Forget the counts, which the new record contains."""
         self._log.commit_metrics = CommitMetrics()
         self._began_s = self._now_s()
         self._create_s = self._began_s - self._creating_s
 
-    def published(self, version: int) -> None:
+    def note_published(self, version: int) -> None:
         """Store how long it took to create and publish the record of a version, for the next record."""
         seconds = {
             "createSeconds": in_seconds(self._create_s),

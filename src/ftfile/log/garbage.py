@@ -13,7 +13,7 @@ from ftfile.log.checkpoints import CHECKPOINTS_KEPT, list_checkpoints
 from ftfile.log.format import layout
 from ftfile.log.format.model import Remove
 from ftfile.log.places import is_recorded, list_or_empty, read_note, stat_or_none
-from ftfile.log.read.compacted_records import CompactedFiles, contained, list_compacted
+from ftfile.log.read.compacted_records import CompactedFiles, find_contained, list_compacted
 from ftfile.log.read.snapshot import removals, snapshot_at
 from ftfile.log.read.times import created_ms, newest_at
 from ftfile.log.records import RECORD_AGE_MIN_MS
@@ -184,7 +184,7 @@ def find_waiting(
             young.times_ms.append(modified_ms)
         else:
             old.files.append(file)
-    return tuple(group.counted(retention_ms, now_ms) for group in (young, recorded, old) if group.files)
+    return tuple(group.count(retention_ms, now_ms) for group in (young, recorded, old) if group.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class _WaitingGroup:
     files: list[GarbageFile] = field(default_factory=list)
     times_ms: list[int] = field(default_factory=list)
 
-    def counted(self, retention_ms: int, now_ms: int) -> WaitingFiles:
+    def count(self, retention_ms: int, now_ms: int) -> WaitingFiles:
         """Return the number of files, and when the first and the last of them can be deleted."""
         size_bytes = sum(map(attrgetter("size_bytes"), self.files))
         ends_ms = []
@@ -256,7 +256,7 @@ def _collect_parts(
     fs: FileSystem, head: LogState, within: Snapshot, horizon_ms: int, now_ms: int, findings: Findings
 ) -> None:
     files, directories = _list_stage(fs)
-    staged = _older(files, horizon_ms)
+    staged = _list_older(files, horizon_ms)
     hidden = [info for info in list_or_empty(fs, layout.RETIRED) if info.path.endswith(".retired")]
     # A removed part with a future time was hidden while the storage's clock was ahead. No running process writes it.
     retired = {info.path: info for info in hidden if not horizon_ms < info.modified_ms <= now_ms}
@@ -310,7 +310,7 @@ def _list_stage(fs: FileSystem) -> tuple[list[FileInfo], list[FileInfo]]:
     return files, directories
 
 
-def _older(infos: Iterable[FileInfo], horizon_ms: int) -> dict[str, FileInfo]:
+def _list_older(infos: Iterable[FileInfo], horizon_ms: int) -> dict[str, FileInfo]:
     """Return the files that are not younger than the horizon, by path."""
     return {info.path: info for info in infos if info.modified_ms <= horizon_ms}
 
@@ -321,7 +321,7 @@ def _collect_notes(
     """Find files that were written under their final names and never committed; return the notes of younger files."""
     live = set(map(attrgetter("path"), within.adds.values()))
 
-    def uncommitted(note: str) -> FileInfo | None:
+    def find_uncommitted(note: str) -> FileInfo | None:
         path = read_note(fs, note)
         if path is None or path in live:
             return None
@@ -331,7 +331,7 @@ def _collect_notes(
         return info
 
     younger = []
-    for note, info in zip(notes, parallel(fs, uncommitted, notes), strict=True):
+    for note, info in zip(notes, parallel(fs, find_uncommitted, notes), strict=True):
         if info is not None and info.modified_ms > horizon_ms:
             # The note is the only trace of the file.
             younger.append(note)
@@ -363,7 +363,7 @@ def _collect_state(log: CommitLog, head: LogState, horizon_ms: int, findings: Fi
     for checkpoint in list_checkpoints(fs) if own_checkpoints else ():
         if checkpoint.version < own_checkpoints[-1].version and checkpoint not in own_checkpoints:
             replaced[layout.log_checkpoint_path(checkpoint)] = "checkpoint"
-    for name in contained(names, CompactedFiles(log, head, names).cover()):
+    for name in find_contained(names, CompactedFiles(log, head, names).cover()):
         replaced[layout.compacted_path(name)] = "range"
     writers = list_wal_writers(fs)
     for path in _unneeded_windows(fs, head, writers):

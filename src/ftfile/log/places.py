@@ -169,7 +169,7 @@ def find_part(fs: FileSystem, add: Add) -> PartPlace:
     if fault is not None:
         staged = stat_or_none(fs, add.path)
         if staged is None:
-            return _retired(fs, add)
+            return _check_retired(fs, add)
         return PartPlace(Place.IMPOSSIBLE, staged, fault)
     final = stat_or_none(fs, add.final_path)
     staged = None
@@ -183,16 +183,16 @@ def find_part(fs: FileSystem, add: Add) -> PartPlace:
             return PartPlace(Place.TAKEN, final)
         return PartPlace(Place.PUBLISHED if final.size_bytes == add.length else Place.DAMAGED, final)
     if staged is None:
-        return _retired(fs, add)
-    return _staged(fs, add, staged)
+        return _check_retired(fs, add)
+    return _check_staged(fs, add, staged)
 
 
-def _retired(fs: FileSystem, add: Add) -> PartPlace:
+def _check_retired(fs: FileSystem, add: Add) -> PartPlace:
     hidden = stat_or_none(fs, layout.retired_path(add.id))
     return PartPlace(Place.NOWHERE if hidden is None else Place.RETIRED, hidden)
 
 
-def _staged(fs: FileSystem, add: Add, staged: FileInfo) -> PartPlace:
+def _check_staged(fs: FileSystem, add: Add, staged: FileInfo) -> PartPlace:
     if staged.size_bytes != add.length:
         return PartPlace(Place.DAMAGED, staged)
     for directory in layout.ancestors(layout.parent(add.final_path or ""))[:-1]:

@@ -102,7 +102,7 @@ def check_replay(
     log: CommitLog, head: LogState, author: Author, fingerprint: Fingerprint | None, policy: Policy
 ) -> None:
     """Accept a batch in the log if it is the recorded one; identical offsets prove it, else equal rows."""
-    recorded = _recorded(log, head, author)
+    recorded = _recorded_of(log, head, author)
     problem = _difference(log, author, fingerprint, recorded)
     if problem is None:
         return
@@ -124,7 +124,7 @@ def find_record(log: CommitLog, head: LogState, author: Author) -> Record | None
     turn = _turn_of(author)
     if turn is None or not head.has(author):
         return None
-    low, (last, high, _) = head.log_start, _last(head, author)
+    low, (last, high, _) = head.log_start, _last_commit_of(head, author)
     # If each number has one record, its version is computed; else it is found by bisection.
     version = high - (last - turn.number)
     while low <= high:
@@ -188,20 +188,28 @@ def _turn_of(author: Author) -> _Turn | None:
     return None
 
 
-def _last(head: LogState, author: Author) -> tuple[int, int, Recorded]:
+class _LastCommit(NamedTuple):
+    """The newest commit of a query or an application."""
+
+    number: int  # of the batch or transaction
+    version: int
+    recorded: Recorded
+
+
+def _last_commit_of(head: LogState, author: Author) -> _LastCommit:
     """Return the newest number of an author's query or application, its version, and its entry in the log."""
     if isinstance(author, StreamAuthor):
         query = head.queries[author.query_id]
-        return query.last_batch, query.version, (query.offsets_hash, query.fingerprint)
+        return _LastCommit(query.last_batch, query.version, (query.offsets_hash, query.fingerprint))
     assert isinstance(author, BatchWriteAuthor)
     assert author.transaction is not None, f"{author} is never in a log"
     transaction = head.transactions[author.transaction.app_id]
-    return transaction.last, transaction.version, (None, transaction.fingerprint)
+    return _LastCommit(transaction.last, transaction.version, (None, transaction.fingerprint))
 
 
-def _recorded(log: CommitLog, head: LogState, author: Author) -> Recorded | None:
+def _recorded_of(log: CommitLog, head: LogState, author: Author) -> Recorded | None:
     """Return the log's entry of a batch or transaction; None if its record is no longer kept."""
-    turn, (last, _, newest) = _turn_of(author), _last(head, author)
+    turn, (last, _, newest) = _turn_of(author), _last_commit_of(head, author)
     if turn is not None and turn.number == last:
         return newest
     record = find_record(log, head, author)

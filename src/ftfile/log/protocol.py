@@ -93,7 +93,7 @@ def commit(  # noqa: PLR0913 - the last by name
                 "a task wrote nothing because this batch was in the log, but the log has no record of the batch"
             )
         starts = lineage_start(head, author, policy)
-        if (body := _prepared(log, head, prepare, stored_ms)) is None:
+        if (body := _prepare_body(log, head, prepare, stored_ms)) is None:
             return Committed(head.version, replayed=False)
         mac = fingerprint_mac(log.fs, fingerprint, author)
         record = record_of(log, head, body=body, author=author, nonce=nonce)
@@ -112,15 +112,15 @@ def commit(  # noqa: PLR0913 - the last by name
         if (after := log.create(record)) is not None:
             break
     # Committed. If the process dies from here on, the next committer rolls forward.
-    timer.created()
+    timer.note_created()
     problems = roll_forward(log, after, policy, author, tried=problems, created=record.version, progress=progress)
-    timer.published(record.version)
+    timer.note_published(record.version)
     raise_own_or_warn(problems, author, record.version)
     post_commit(log, after)
     return Committed(record.version, replayed=False, record=record)
 
 
-def _prepared(log: CommitLog, head: LogState, prepare: Prepare, stored_ms: Mapping[str, int]) -> Body | None:
+def _prepare_body(log: CommitLog, head: LogState, prepare: Prepare, stored_ms: Mapping[str, int]) -> Body | None:
     """Return the body of the record after this head, with publishable files; None if nothing is to be recorded."""
     # a refused batch must not create a new directory for a lost log, which would hide the loss
     log.prepare_directory()

@@ -155,7 +155,7 @@ class Records:
         """Return a record and its length in bytes, including its companion."""
         content = self._content(version)
         if content is not None:
-            return self._decoded(version, content)
+            return self._decode_record(version, content)
         return None
 
     def _nonce(self, version: int) -> str | None:
@@ -172,7 +172,7 @@ class Records:
         except NotFound:
             return None
 
-    def _decoded(self, version: int, content: bytes) -> tuple[Record, int] | None:
+    def _decode_record(self, version: int, content: bytes) -> tuple[Record, int] | None:
         path = layout.record_path(version)
         read = [content]
         companions: list[str] = []

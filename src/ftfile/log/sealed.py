@@ -119,7 +119,7 @@ class SealedFileSystem(WrapperFileSystem):
         if path == layout.FORMAT_FILE:
             return to_checked_text([self._take(content)])
         if _is_sealed(path):
-            return self._checked(path, content)
+            return self._check_seal(path, content)
         return content
 
     def open(self, path: str) -> InputFile:
@@ -171,7 +171,7 @@ class SealedFileSystem(WrapperFileSystem):
         )
         return content + b"\n" + line + b"\n"
 
-    def _checked(self, path: str, content: bytes) -> bytes:
+    def _check_seal(self, path: str, content: bytes) -> bytes:
         body, _, line = content[:-1].rpartition(b"\n")
         mac = None
         if content.endswith(b"\n"):

@@ -121,7 +121,7 @@ class MapBuilder(SharedMap[K, V]):
 
     def set(self, key: K, value: V) -> None:
         """Set a key, which becomes the last one."""
-        self._own()
+        self._copy_base()
         if self._owns_all:
             self.older.pop(key, None)
             self.older[key] = value
@@ -133,7 +133,7 @@ class MapBuilder(SharedMap[K, V]):
 
     def drop(self, key: K) -> None:
         """Remove a key, if it exists."""
-        self._own()
+        self._copy_base()
         if self._owns_all:
             self.older.pop(key, None)
         elif key in self.newer:
@@ -145,7 +145,7 @@ class MapBuilder(SharedMap[K, V]):
         """Return the changed map; the builder cannot be used afterwards."""
         return SharedMap(self.older, self.newer, self.gone)
 
-    def _own(self) -> None:
+    def _copy_base(self) -> None:
         """Copy the changes before the first write, and the whole map after many changes."""
         if self._owns_all:
             return

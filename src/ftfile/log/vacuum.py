@@ -16,7 +16,7 @@ from ftfile.core.remedies import Advice, Argument
 from ftfile.core.units import parse_duration_s
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
-from ftfile.log.format.version_blocks import fewest
+from ftfile.log.format.version_blocks import fewest_intervals_of
 from ftfile.log.opening import maintaining
 from ftfile.log.places import retire
 from ftfile.log.protocol import catch_up, commit
@@ -105,7 +105,7 @@ def vacuum(
     """
     retention_ms = retention_ms_of("retention", retention, force=force)
     with maintaining("vacuum", path, Access.of(access)) as (log, author):
-        return _logged(
+        return _log_report(
             author,
             _delete_garbage(
                 log, author, retention_ms=retention_ms, keep_last=None, progress=access.get("progress"), dry_run=dry_run
@@ -145,7 +145,7 @@ def expire(
     retention_ms = retention_ms_of("older_than", older_than, force=force)
     with maintaining("expire", path, Access.of(access)) as (log, author):
         progress = access.get("progress")
-        return _logged(
+        return _log_report(
             author,
             _delete_garbage(
                 log, author, retention_ms=retention_ms, keep_last=keep_last, progress=progress, dry_run=dry_run
@@ -153,7 +153,7 @@ def expire(
         )
 
 
-def _logged(author: MaintenanceAuthor, report: VacuumReport) -> VacuumReport:
+def _log_report(author: MaintenanceAuthor, report: VacuumReport) -> VacuumReport:
     doing = "deleted"
     if report.dry_run:
         doing = "would delete"
@@ -179,13 +179,13 @@ def _delete_garbage(
     if keep_last is None:
         keep_from = None
     else:
-        keep_from = _oldest_kept(log, keep_last)
+        keep_from = _find_oldest_kept(log, keep_last)
     # The storage's clock can be ahead now, and commits would be refused until it has passed this time.
     horizon_ms = min(wanted_ms, newest_ms(log))
-    head, findings = _head_and_garbage(log, horizon_ms, now_ms, keep_from=keep_from)
+    head, findings = _find_garbage(log, horizon_ms, now_ms, keep_from=keep_from)
     _warn_of_foreign(findings)
     if dry_run:
-        waiting = _waiting(
+        waiting = _list_waiting(
             log, head, findings=findings, horizon_ms=horizon_ms, now_ms=now_ms, retention_ms=retention_ms
         )
         files = _garbage_files(findings)
@@ -198,7 +198,7 @@ def _delete_garbage(
             waiting=waiting,
         )
     if not findings.needs_record and (
-        wanted_ms == horizon_ms or not _head_and_garbage(log, wanted_ms, now_ms, keep_from=keep_from)[1].needs_record
+        wanted_ms == horizon_ms or not _find_garbage(log, wanted_ms, now_ms, keep_from=keep_from)[1].needs_record
     ):
         _remove_directories(log.fs, findings)
         _merge(log, head, needed=findings.lacks_compacted)
@@ -206,7 +206,7 @@ def _delete_garbage(
     needed = findings.lacks_compacted or findings.log_start > head.log_start
     version = _announce(log, author, horizon_ms, findings)
     # The second search sees the commits before the record, and the files that they need.
-    head, findings = _head_and_garbage(log, horizon_ms, now_ms, vacuumed_to=findings.vacuumed_to)
+    head, findings = _find_garbage(log, horizon_ms, now_ms, vacuumed_to=findings.vacuumed_to)
     if is_horizon_taken_back(log, version):
         _log.warning("vacuum deletes nothing and leaves all files to the next vacuum: a horizon was lowered meanwhile")
         return VacuumReport(version=version, horizon_ms=horizon_ms, oldest_version=head.log_start, files=())
@@ -217,7 +217,7 @@ def _delete_garbage(
     done = tuple(file for file in summary if file.path not in failed)
     is_capped = wanted_ms > horizon_ms
     if is_capped:
-        waiting = _waiting(
+        waiting = _list_waiting(
             log, head, findings=findings, horizon_ms=horizon_ms, now_ms=now_ms, retention_ms=retention_ms
         )
     else:
@@ -245,7 +245,7 @@ def _announce(log: CommitLog, author: MaintenanceAuthor, horizon_ms: int, findin
     return commit(log, author, prepare).version
 
 
-def _head_and_garbage(
+def _find_garbage(
     log: CommitLog, horizon_ms: int, now_ms: int, *, vacuumed_to: int | None = None, keep_from: int | None = None
 ) -> tuple[LogState, Findings]:
     """Return the head and its garbage; search again while another vacuum deletes records that were read.
@@ -276,7 +276,7 @@ def _warn_of_foreign(findings: Findings) -> None:
         )
 
 
-def _waiting(
+def _list_waiting(
     log: CommitLog, head: LogState, findings: Findings, horizon_ms: int, now_ms: int, retention_ms: int
 ) -> tuple[WaitingFiles, ...]:
     """Return the files that are kept for now; none, with a warning, while another vacuum deletes records."""
@@ -306,7 +306,7 @@ def _delete(log: CommitLog, findings: Findings, tracker: Tracker) -> set[str]:
 
     retire_one = partial(retire, fs, tracker=tracker, is_reserved=is_reserved)
     for remove, file in findings.returned:
-        if not _tried(file.path, retire_one, [remove]):
+        if not _try_call(file.path, retire_one, [remove]):
             failed.append(file.path)
     # Companions last: readers that find a record without its companion check if the record still exists.
     for last in (False, True):
@@ -323,15 +323,15 @@ def _delete(log: CommitLog, findings: Findings, tracker: Tracker) -> set[str]:
 
 
 def _is_deleted(fs: FileSystem, path: str) -> bool:
-    return _tried(path, fs.delete, path)
+    return _try_call(path, fs.delete, path)
 
 
 def _remove_directories(fs: FileSystem, findings: Findings) -> None:
     for directory in findings.directories:
-        _tried(directory, fs.remove_directory, directory)
+        _try_call(directory, fs.remove_directory, directory)
 
 
-def _tried(path: str, call: Callable[..., object], *args: object) -> bool:
+def _try_call(path: str, call: Callable[..., object], *args: object) -> bool:
     """Return True if the file was deleted, by this or another process."""
     try:
         call(*args)
@@ -347,7 +347,7 @@ def _merge(log: CommitLog, head: LogState, *, needed: bool) -> None:
     """Merge the compacted logs if there are many, if some are lost, or if they contain adds that are not kept."""
     try:
         chosen = CompactedFiles(log, head, list_compacted(log.fs)).cover()
-        many = len(chosen) > MANY_COMPACTED + len(fewest(reach(chosen) + 1))
+        many = len(chosen) > MANY_COMPACTED + len(fewest_intervals_of(reach(chosen) + 1))
         if many or needed or head.version - reach(chosen) > UNCOVERED_RECORDS:
             write_fewest_compacted(log, head)
     except FtfileError as error:
@@ -383,7 +383,7 @@ def retention_ms_of(name: str, retention: str | timedelta, *, force: bool) -> in
     return int(retention_s * 1000)
 
 
-def _oldest_kept(log: CommitLog, keep_last: int) -> int:
+def _find_oldest_kept(log: CommitLog, keep_last: int) -> int:
     """Return the first of the `keep_last` newest versions. Versions of vacuums and expiries do not count."""
     head = log.refresh()
     first, kept_versions = head.version, 0

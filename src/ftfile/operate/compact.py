@@ -15,7 +15,7 @@ from ftfile.log.read.compacted_writer import write_fewest_compacted
 from ftfile.operate.delete import select, settled_for
 from ftfile.operate.export.after_commit import operating
 from ftfile.operate.rewriter.pieces import pieces_of
-from ftfile.operate.rewriter.sorted_files import SortedFiles, order_of, resolved
+from ftfile.operate.rewriter.sorted_files import SortedFiles, order_of, resolve_order
 from ftfile.operate.rewriting import RewriteChoice, rewrite
 from ftfile.writing.workers import Threads
 
@@ -130,7 +130,7 @@ class CompactionChoice(RewriteChoice):
                 available.append(add)
         if self.order is None:
             return pieces_of(adds, groups_to_merge(available, self.target_bytes))
-        order = resolved(self.order, snapshot)
+        order = resolve_order(self.order, snapshot)
         return pieces_of(adds, SortedFiles(snapshot, self.fs, order).groups(available), order=order)
 
 

@@ -175,7 +175,7 @@ class Directories(RewriteChoice):
             return self.where
         return None
 
-    def removed(self, head: LogState, live: Live) -> Sequence[Add]:
+    def select_removed(self, head: LogState, live: Live) -> Sequence[Add]:
         """Return the live adds of the matching directories, also adds that were committed after the drop began."""
         snapshot = live()
         if self.where is None:
@@ -339,7 +339,7 @@ class MatchingRows(RewriteChoice):
             withouts.append(by_directory[key])
         return pieces_of(snapshot.adds.values(), lists, withouts)
 
-    def removed(self, head: LogState, live: Live) -> list[Add]:
+    def select_removed(self, head: LogState, live: Live) -> list[Add]:
         """Return the adds of partitions that match, also adds that were committed after the delete began."""
         _, chosen_adds = self._chosen(head, live(), None)
         return [chosen.add for chosen in chosen_adds if chosen.where is None]

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from datetime import date
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
@@ -190,7 +190,7 @@ def version_details(log: CommitLog, version: int) -> VersionDetails:
         run_id=run_id,
         offsets_before=before,
         offset_ranges=offset_ranges,
-        added=tuple(map(_added, record.adds)),
+        added=tuple(map(_describe_add, record.adds)),
         removed=tuple(removed),
         segments_removed=segments_removed,
     )
@@ -255,8 +255,8 @@ def diff(log: CommitLog, old: int | str | datetime, new: int | str | datetime | 
     return VersionDifference(
         old_version=first.version,
         new_version=second.version,
-        added=tuple(map(_added, added)),
-        removed=tuple(map(_added, removed)),
+        added=tuple(map(_describe_add, added)),
+        removed=tuple(map(_describe_add, removed)),
         rows_added=rows_added,
         rows_removed=rows_removed,
         columns=tuple(_column_changes(_types_of(first), _types_of(second))),
@@ -330,7 +330,7 @@ def _column_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[
             yield ColumnChange(name, old.get(name), new.get(name))
 
 
-def _added(add: Add) -> AddedFile:
+def _describe_add(add: Add) -> AddedFile:
     first, last = add.origin.first_batch, add.origin.last_batch
     directory = layout.directory_of(add.directory_key)
     return AddedFile(
@@ -424,10 +424,18 @@ def _has_topics(offset: dict[str, Any]) -> bool:
     return bool(offset) and all(isinstance(partitions, dict) for partitions in offset.values())
 
 
-def _by_partition(first: Any, last: Any) -> Iterator[tuple[str | None, Any, Any]]:  # noqa: ANN401 - any JSON
+class _PartitionOffsets(NamedTuple):
+    """The offsets of a partition of a source."""
+
+    partition: str | None  # None for a source without partitions
+    start: Any
+    end: Any
+
+
+def _by_partition(first: Any, last: Any) -> Iterator[_PartitionOffsets]:  # noqa: ANN401 - any JSON
     """Yield each partition of a source with its start and end offsets; None as the partition if there are none."""
     if not isinstance(last, dict) or not _has_topics(last):
-        yield None, first, last
+        yield _PartitionOffsets(None, first, last)
         return
     for topic, ends in last.items():
         starts = None
@@ -436,4 +444,4 @@ def _by_partition(first: Any, last: Any) -> Iterator[tuple[str | None, Any, Any]
         if not isinstance(starts, dict):
             starts = {}
         for partition, end in ends.items():
-            yield f"{topic}/{partition}", starts.get(partition), end
+            yield _PartitionOffsets(f"{topic}/{partition}", starts.get(partition), end)

@@ -22,7 +22,7 @@ from ftfile.core.interpreter import command_of_spark, is_plain, launcher_of, set
 from ftfile.core.remedies import Advice, Remedy
 from ftfile.log.opening import open_log
 from ftfile.log.read.times import created_ms, time_text
-from ftfile.operate.findings import CheckReport, check, find, worst_first
+from ftfile.operate.findings import CheckReport, check, find, sort_worst_first
 from ftfile.operate.worker_start import check_start
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local, normalise
@@ -95,7 +95,7 @@ def doctor(
         findings += check_start(program)
     if path is not None:
         findings += _directory(os.fspath(path), Access(key_provider, storage, context=context))
-    return CheckReport(findings=worst_first(findings))
+    return CheckReport(findings=sort_worst_first(findings))
 
 
 def _python() -> Finding:
@@ -104,7 +104,7 @@ def _python() -> Finding:
     return check("python", expected, actual, is_passed=sys.version_info >= PYTHON_LEAST)
 
 
-def required(extra: str = "") -> list[str] | None:
+def list_required(extra: str = "") -> list[str] | None:
     """Return the packages that ftfile, or one of its extras, needs on this system; None without an installation."""
     try:
         requirements = metadata.requires("ftfile") or []
@@ -118,16 +118,16 @@ def required(extra: str = "") -> list[str] | None:
     return names
 
 
-def _missing(extra: str = "") -> list[str]:
-    return [name for name in required(extra) or [] if _version(name) is None]
+def _list_missing(extra: str = "") -> list[str]:
+    return [name for name in list_required(extra) or [] if _version(name) is None]
 
 
 def _packages() -> Finding:
-    if required() is None:
+    if list_required() is None:
         actual = f"ftfile is imported from {os.path.dirname(core.__file__)}, which is not an installation"
         remedy = "To check the packages, install ftfile: pip install ftfile"
         return replace(find("packages", "", "an installation of ftfile", actual, remedy=remedy), severity="info")
-    missing = _missing()
+    missing = _list_missing()
     if missing:
         actual = f"not installed: {', '.join(missing)}"
     else:
@@ -198,10 +198,10 @@ def _worker() -> Finding:
 
 
 def _extras() -> Iterator[Finding]:
-    if required() is None:
+    if list_required() is None:
         return
     for extra, use in USES_OF_EXTRAS.items():
-        is_installed = not _missing(extra)
+        is_installed = not _list_missing(extra)
         actual = f"{extra} is {'installed' if is_installed else 'not installed'}, for {use}"
         yield check("extra", f"ftfile[{extra}]", actual, f"pip install 'ftfile[{extra}]'", is_passed=is_installed)
 
@@ -214,7 +214,7 @@ def _directory(path: str, access: Access) -> Iterator[Finding]:
         yield find("directory", "", expected, str(error), remedy="Write a local path, or a URL such as s3://bucket/out")
         return
     extra = _SCHEMES.get(parse(url).scheme)
-    if extra is not None and _missing(extra):
+    if extra is not None and _list_missing(extra):
         remedy = f"Install the package for {USES_OF_EXTRAS[extra]}: pip install 'ftfile[{extra}]'"
         yield find("driver", "", f"ftfile[{extra}]", f"{USES_OF_EXTRAS[extra]} need a package", remedy=remedy)
         return

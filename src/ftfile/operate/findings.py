@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from ftfile.core.remedies import Advice, Remedy, command_in, uncapitalised
+from ftfile.core.remedies import Advice, Remedy, command_in, uncapitalise
 from ftfile.core.units import count_text
 from ftfile.log.format import layout
 
@@ -31,7 +31,7 @@ __all__ = (
     "foreign_files_advice",
     "is_well",
     "lost",
-    "worst_first",
+    "sort_worst_first",
 )
 
 
@@ -523,7 +523,7 @@ def is_well(findings: Iterable[Finding]) -> bool:
     return all(finding.severity in {"info", "ok"} for finding in findings)
 
 
-def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def sort_worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings sorted by severity; findings of one severity keep their order."""
     return tuple(sorted(findings, key=_rank))
 
@@ -549,7 +549,7 @@ class CheckReport:
         if is_well(self.findings):
             return f"well: {', '.join(self.facts())}"
         worst = self.findings[0]
-        return Advice(worst.title, ": ", uncapitalised(worst.remedy))
+        return Advice(worst.title, ": ", uncapitalise(worst.remedy))
 
     def facts(self) -> Iterator[str]:
         """Yield the checked facts for a verdict without faults."""

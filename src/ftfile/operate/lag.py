@@ -172,7 +172,7 @@ class Lag:
             query_id, status = results.get()
             statuses[query_id] = status
         if statuses:
-            return _compared(statuses, head, log.refresh())
+            return _compare_statuses(statuses, head, log.refresh())
         return {}
 
     def _choose(
@@ -224,7 +224,7 @@ class Lag:
         sources: list[SourceLag] = []
         if offsets is not None:
             planned_ms = offsets.time_ms
-            sources += [_recorded(number, offset) for number, offset in enumerate(offsets.offsets)]
+            sources += [_lag_of_recorded(number, offset) for number, offset in enumerate(offsets.offsets)]
         status = CheckpointStatus(
             path=url,
             problem="",
@@ -235,12 +235,12 @@ class Lag:
         results.put((query_id, replace(status, sources=tuple(sources))))
         for number, recorded in enumerate(sources):
             try:
-                sources[number] = self._counted(recorded, url, context)
+                sources[number] = self._count_lag(recorded, url, context)
             except (FtfileError, OSError) as error:
                 sources[number] = replace(recorded, unknown=str(error))
             results.put((query_id, replace(status, sources=tuple(sources))))
 
-    def _counted(self, source: SourceLag, checkpoint: str, context: Context) -> SourceLag:
+    def _count_lag(self, source: SourceLag, checkpoint: str, context: Context) -> SourceLag:
         """Return a source with its backlog, if its offset identifies the kind of source."""
         if source.kind == "files":
             return self._files(source, checkpoint, context)
@@ -335,7 +335,9 @@ def _answers(calls: Mapping[str, Callable[[], _Found]], wait_s: float) -> dict[s
     return {path: answer.result() for path, answer in answers.items()}
 
 
-def _compared(statuses: dict[str, CheckpointStatus], before: LogState, after: LogState) -> dict[str, CheckpointStatus]:
+def _compare_statuses(
+    statuses: dict[str, CheckpointStatus], before: LogState, after: LogState
+) -> dict[str, CheckpointStatus]:
     """Return the statuses with a problem for each checkpoint that contradicts the log.
 
     `before` and `after` are the states of the log before and after the checkpoints were read.
@@ -353,7 +355,7 @@ def _compared(statuses: dict[str, CheckpointStatus], before: LogState, after: Lo
     return statuses
 
 
-def _recorded(number: int, offset: Any) -> SourceLag:  # noqa: ANN401 - any JSON
+def _lag_of_recorded(number: int, offset: Any) -> SourceLag:  # noqa: ANN401 - any JSON
     """Return a source with the facts that its offset contains."""
     if isinstance(offset, dict):
         fields = offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.core.arguments import Access, checked
+from ftfile.core.arguments import Access, check_arguments
 from ftfile.core.context import SYSTEM, absolute_path
 from ftfile.operate.details import diff, file_details, version_details, version_schema
 from ftfile.operate.lag import Lag
@@ -35,7 +35,7 @@ __all__ = ("OpenedDirectory", "open_directory", "status", "verify")
 class OpenedDirectory(Directory):
     """A directory with its rows, its status and its verification. Spark is not needed."""
 
-    @checked
+    @check_arguments
     def status(
         self,
         *,
@@ -78,7 +78,7 @@ class OpenedDirectory(Directory):
             prices = RequestPrices(*request_prices)
         return directory_status(self._log, self.path, staged=staged, lag=backlog, request_prices=prices)
 
-    @checked
+    @check_arguments
     def version_details(self, version: int) -> VersionDetails:
         """Return the files that a version adds and removes, its writer, and its offsets. Writes nothing.
 
@@ -88,7 +88,7 @@ class OpenedDirectory(Directory):
         """
         return version_details(self._log, version)
 
-    @checked
+    @check_arguments
     def schema(self, version: int | None = None) -> VersionSchema:
         """Return the columns of a version with their types, and the SQL text of the schema. Reads only the log.
 
@@ -103,7 +103,7 @@ class OpenedDirectory(Directory):
         """
         return version_schema(self._log, version)
 
-    @checked
+    @check_arguments
     def diff(self, old: int | str | datetime, new: int | str | datetime | None = None) -> VersionDifference:
         """Return the files, rows and columns in which two versions differ. Reads only the log.
 
@@ -119,7 +119,7 @@ class OpenedDirectory(Directory):
         """
         return diff(self._log, old, new)
 
-    @checked
+    @check_arguments
     def file_details(self, path: str, version: int | None = None) -> FileDetails:
         """Return the batches of a finished file, the offsets of their sources, and its settings. Writes nothing.
 
@@ -133,7 +133,7 @@ class OpenedDirectory(Directory):
         """
         return file_details(self._log, path, version)
 
-    @checked
+    @check_arguments
     def verify(
         self, *, full: bool = False, threads: int | None = None, progress: OnProgress | None = None
     ) -> VerifyReport:
@@ -197,7 +197,7 @@ def open_directory(
     return opened
 
 
-@checked
+@check_arguments
 def status(
     path: str | os.PathLike[str],
     *,
@@ -230,7 +230,7 @@ def status(
     )
 
 
-@checked
+@check_arguments
 def verify(
     path: str | os.PathLike[str],
     *,

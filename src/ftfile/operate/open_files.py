@@ -85,7 +85,7 @@ def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[Job], now
         rules = pending_rules(settings, totals)
         if recorded.policy is not None and not reason:
             policy = f"the policy {recorded.policy}, which is not called here; its query's next batch calls it"
-            problem = f"{_until(rules)}, or by {policy}"
+            problem = f"{_describe_rules(rules)}, or by {policy}"
     except ConfigError as error:
         problem = f"its rule cannot be checked here: {error}"
     attempts = max(map(attrgetter("attempts"), jobs), default=0)
@@ -99,13 +99,13 @@ def _open_file(head: LogState, segments: Sequence[Add], jobs: Sequence[Job], now
         last_ms=totals.last_ms,
         reason=reason,
         deadline_ms=deadline,
-        waiting=problem or _waiting(reason, rules, attempts, is_job=bool(jobs)),
+        waiting=problem or _describe_wait(reason, rules, attempts, is_job=bool(jobs)),
         attempts=attempts,
         rules=rules,
     )
 
 
-def _waiting(reason: str, rules: Sequence[PendingRule], attempts: int, *, is_job: bool) -> str:
+def _describe_wait(reason: str, rules: Sequence[PendingRule], attempts: int, *, is_job: bool) -> str:
     if is_job and attempts:
         return Advice(
             f"assembling a file of it failed {attempts} times; the next batch, or ", Remedy("flush"), ", tries again"
@@ -114,10 +114,10 @@ def _waiting(reason: str, rules: Sequence[PendingRule], attempts: int, *, is_job
         return Advice("the query's next batch, or ", Remedy("flush", due_only=True), ", assembles a file of it")
     if reason:
         return Advice("the query's next commit ends it; ", Remedy("flush", due_only=True), " does so now")
-    return _until(rules)
+    return _describe_rules(rules)
 
 
-def _until(rules: Sequence[PendingRule]) -> str:
+def _describe_rules(rules: Sequence[PendingRule]) -> str:
     """Return the end of a file by the first rule of each kind: `until 2024-07-01 12:00:00 UTC by rolloverInterval`."""
     times: list[str] = []
     amounts: list[str] = []

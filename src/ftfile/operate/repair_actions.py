@@ -74,13 +74,13 @@ class Repairer:
                     same_kind[number] = action
             if kind == "give-up" and same_kind:
                 # All lost files are given up in one record.
-                error = _tried(partial(self._give_up, list(same_kind.values())))
+                error = _try_action(partial(self._give_up, list(same_kind.values())))
                 for number in same_kind:
                     errors[number] = error
                 tracker.add(len(same_kind))
                 continue
             for number, action in same_kind.items():
-                errors[number] = _tried(partial(REPAIRS[kind], self, action))
+                errors[number] = _try_action(partial(REPAIRS[kind], self, action))
                 tracker.add()
         return errors
 
@@ -129,7 +129,7 @@ class Repairer:
         record_changes(log, self.author, given_up, replacements)
 
 
-def _tried(act: Callable[[], object]) -> str:
+def _try_action(act: Callable[[], object]) -> str:
     """Call a function; return the text of its FtfileError, or an empty text."""
     try:
         act()
@@ -226,7 +226,7 @@ def _derived_files(fs: FileSystem, version: int) -> Iterator[str]:
     yield layout.PUBLISHED_HINT
 
 
-def _renamed(add: Add, ids: IdSource) -> Add:
+def _rename_add(add: Add, ids: IdSource) -> Add:
     """Return a part with a new id, staged path and final path; its encrypted content stays readable."""
     # Encrypted content is bound to the part of the id that is in file names.
     unique = layout.unique_part(add.id)
@@ -323,7 +323,7 @@ def _move_aside(repairer: Repairer, action: Action) -> None:
     set_aside(repairer.fs, action.path, "it was in the way, or misled readers")
 
 
-def _cut(repairer: Repairer, action: Action) -> None:
+def _cut_line(repairer: Repairer, action: Action) -> None:
     _cut_log(repairer.fs, action.version)
 
 
@@ -377,7 +377,7 @@ def _bring_back(repairer: Repairer, action: Action) -> None:
 
 def _rename(repairer: Repairer, action: Action) -> None:
     log, add = repairer.open_log(), _add_of(action)
-    new = _renamed(add, log.ids)
+    new = _rename_add(add, log.ids)
     copy_to(log.fs, new, action.source)
     record_changes(log, repairer.author, (), [(add, new)])
     # A publisher must not find the file under the old name.
@@ -406,7 +406,7 @@ REPAIRS: dict[str, Repair] = {
     "write-format": _write_format,
     "write-marker": _write_marker,
     "move-aside": _move_aside,
-    "cut-log": _cut,
+    "cut-log": _cut_line,
     "lower-horizon": _lower_horizon,
     "bring-back": _bring_back,
     "rename": _rename,

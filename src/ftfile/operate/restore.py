@@ -234,7 +234,7 @@ class _RestorePlan:
         if self._version >= 0:
             restored = self._version
             tables[RESTORES] = {"set": {"last": following}}
-        adds = _again(self._restored, following)
+        adds = _add_again(self._restored, following)
         self._require_hidden(adds)
         removes = tuple(map(Remove.of, self._removed))
         used = {then.schema, encoding, *map(attrgetter("encoding"), adds)}
@@ -359,7 +359,7 @@ class _RestorePlan:
         return tuple(jobs)
 
 
-def _again(adds: Sequence[Add], version: int) -> tuple[Add, ...]:
+def _add_again(adds: Sequence[Add], version: int) -> tuple[Add, ...]:
     """Return adds for the restored rows: parts under unused names, moved from the paths of their hidden files."""
     parts = []
     for add in adds:

@@ -92,7 +92,7 @@ class RewriteChoice:
         del head, live, excluded_ids
         return ()
 
-    def removed(self, head: LogState, live: Live) -> Sequence[Add]:
+    def select_removed(self, head: LogState, live: Live) -> Sequence[Add]:
         """Return the adds that are removed with all of their rows, without reading them."""
         del head, live
         return ()
@@ -167,8 +167,8 @@ class _Rewriting:
         head = self.log.refresh()
         live = cache(partial(take_snapshot, self.log))
         pieces = self.choice.pieces(head, live, ())
-        removed = self.choice.removed(head, live)
-        report = replace(_reported(removed, ()), where=self.choice.text, dry_run=True)
+        removed = self.choice.select_removed(head, live)
+        report = replace(_report_of(removed, ()), where=self.choice.text, dry_run=True)
         for number, outcome in self._outcomes(head, live, pieces, dry_run=True):
             for error in outcome.errors:
                 raise error
@@ -176,7 +176,7 @@ class _Rewriting:
             if piece.without is not None and not outcome.rows_removed:
                 continue
             rows = piece.row_count - outcome.rows_removed
-            ended = replace(_reported(piece.inputs, ()), files_written=piece.files_expected if rows else 0, rows=rows)
+            ended = replace(_report_of(piece.inputs, ()), files_written=piece.files_expected if rows else 0, rows=rows)
             report = report.plus(replace(ended, rows_removed=outcome.rows_removed))
         return report
 
@@ -245,8 +245,8 @@ class _Rewriting:
         def prepare(head: LogState, live: Live) -> Body | None:
             nonlocal accepted, report
             accepted = accept_rewrites(self.log, head, still_known(head, live, rewrites))
-            ended = () if is_overtaken() else (*accepted.inputs, *self.choice.removed(head, live))
-            report = _reported(ended, accepted.adds if ended else ())
+            ended = () if is_overtaken() else (*accepted.inputs, *self.choice.select_removed(head, live))
+            report = _report_of(ended, accepted.adds if ended else ())
             if not ended:
                 return None
             return Body(
@@ -270,7 +270,7 @@ class _Rewriting:
         return Recorded(report, errors)
 
 
-def _reported(ended: Sequence[Add], written: Sequence[Add]) -> RewriteReport:
+def _report_of(ended: Sequence[Add], written: Sequence[Add]) -> RewriteReport:
     """Return the report of one record, or of a plan."""
     rows = total_rows(written)
     return RewriteReport(

@@ -18,7 +18,7 @@ from ftfile.log.read.snapshot import oldest_readable
 from ftfile.log.read.times import version_time_ms
 from ftfile.log.records import read_published
 from ftfile.operate.file_kind import FILES, kind_of
-from ftfile.operate.findings import CheckReport, find, worst_first
+from ftfile.operate.findings import CheckReport, find, sort_worst_first
 from ftfile.operate.lag import findings_of_checkpoint
 from ftfile.operate.open_files import OpenFile, open_files_of
 from ftfile.operate.requests import storage_requests
@@ -180,14 +180,16 @@ def _open_file_findings(status: DirectoryStatus) -> Iterator[Finding]:
             due.append(file)
     if failing:
         attempts = count_text(max(map(attrgetter("attempts"), failing)), "time")
-        yield find("open-file-fails", "", "open files assembled into files", f"{_listed(failing)}, tried {attempts}")
+        yield find(
+            "open-file-fails", "", "open files assembled into files", f"{_join_names(failing)}, tried {attempts}"
+        )
     if due:
         oldest = ago(min(map(attrgetter("first_ms"), due)), status.made_ms)
         yield find(
             "open-file-due",
             "",
             "open files assembled into files",
-            f"{_listed(due)}, the oldest committed {oldest}",
+            f"{_join_names(due)}, the oldest committed {oldest}",
         )
 
 
@@ -214,7 +216,7 @@ def _unpublished_findings(status: DirectoryStatus) -> Iterator[Finding]:
             yield find(code, "", "no waiting files", actual)
 
 
-def _listed(files: Sequence[OpenFile]) -> str:
+def _join_names(files: Sequence[OpenFile]) -> str:
     rows = sum(map(attrgetter("rows"), files))
     names = names_text([file.directory or "." for file in files])
     return f"{count_text(len(files), 'open file')} with {count_text(rows, 'row')} ({names})"
@@ -243,7 +245,7 @@ def directory_status(
         checkpoints = lag.look(log, head)
     unneeded = None
     if staged:
-        unneeded = _unneeded(log.fs, head)
+        unneeded = _count_unneeded(log.fs, head)
     now_ms, kind, facts = log.clock.now_ms(), kind_of(head), facts_of(head)
     unneeded_files = unneeded_bytes = None
     if unneeded is not None:
@@ -264,13 +266,13 @@ def directory_status(
         open=tuple(open_files_of(head, now_ms)) if kind is FILES else (),
         due=facts.due,
         held=facts.held,
-        unpublished=tuple(_unpublished(log.fs, head)),
+        unpublished=tuple(_list_unpublished(log.fs, head)),
         unneeded_files=unneeded_files,
         unneeded_bytes=unneeded_bytes,
         quarantined=count_quarantined(log.fs),
         requests=None if request_prices is None else storage_requests(log, head, request_prices),
     )
-    return replace(status, findings=worst_first([*look_at_head(log, head), *findings_of(status)]))
+    return replace(status, findings=sort_worst_first([*look_at_head(log, head), *findings_of(status)]))
 
 
 def _queries(log: CommitLog, head: LogState, checkpoints: Mapping[str, CheckpointStatus]) -> Iterator[QueryStatus]:
@@ -315,7 +317,7 @@ def _oldest_readable(log: CommitLog, head: LogState) -> int:
     return head.log_start
 
 
-def _unneeded(fs: FileSystem, head: LogState) -> dict[str, int]:
+def _count_unneeded(fs: FileSystem, head: LogState) -> dict[str, int]:
     """Return staged files without a live row, with their sizes."""
     sizes = {path: info.size_bytes for path, info in walk(fs, layout.STAGED).items()}
     pending = chain.from_iterable(entry.adds for entry in head.unpublished.values())
@@ -324,7 +326,7 @@ def _unneeded(fs: FileSystem, head: LogState) -> dict[str, int]:
     return sizes
 
 
-def _unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
+def _list_unpublished(fs: FileSystem, head: LogState) -> Iterable[UnpublishedFile]:
     hint = read_published(fs)
     done = -1
     if hint is not None and head.includes(hint.version, hint.nonce):

@@ -90,7 +90,7 @@ def check_start(program: str) -> list[Finding]:
     archives = spark_archives()
     if not archives:
         return []
-    start = _measured(program, archives)
+    start = _measure_start(program, archives)
     if start is None:
         return []
     assignment = setting(os.path.join(os.path.dirname(program), LAUNCHER))
@@ -98,7 +98,7 @@ def check_start(program: str) -> list[Finding]:
     package = start.file.rpartition(f"{os.sep}sql{os.sep}")[0]
     actual = f"{start.start_s:.2f} s of the processor, with pyspark from {start.archive or package}"
     if start.archive:
-        installed = _measured(program, [])
+        installed = _measure_start(program, [])
         if installed is None:
             remedy = f"Install the same pyspark for {program}, and set {assignment}"
         elif start.start_s - installed.start_s >= SAVING_S:
@@ -113,7 +113,7 @@ def check_start(program: str) -> list[Finding]:
     return [check("worker-start", expected, actual, remedy, is_passed=not remedy)]
 
 
-def _measured(program: str, archives: Sequence[str]) -> _Start | None:
+def _measure_start(program: str, archives: Sequence[str]) -> _Start | None:
     """Start the program with archives on PYTHONPATH; None if it cannot import pyspark."""
     inherited = [path for path in [os.environ.get("PYTHONPATH", "")] if path]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([*archives, *inherited])}

@@ -19,7 +19,7 @@ from ftfile.rows import kernels as pc
 from ftfile.rows.spark_types import has_nearest, recorded_schema
 from ftfile.rows.value_text import UTC
 from ftfile.storage.api import FileInfo, InputFile, as_file
-from ftfile.storage.calls import parallel, visited
+from ftfile.storage.calls import parallel, visit
 from ftfile.storage.paths import parse
 from ftfile.storage.registry import is_local
 
@@ -154,7 +154,7 @@ def _with_scanner(kind: type) -> type:
     )
 
 
-def _narrowed(dataset: Any, where: object) -> Any:  # noqa: ANN401 - pyarrow has no types
+def _narrow_dataset(dataset: Any, where: object) -> Any:  # noqa: ANN401 - pyarrow has no types
     """Return the dataset of the files that may contain rows for which a filter is true."""
     if dataset.possible_files is None or not isinstance(where, pc.Expression):
         return dataset
@@ -170,20 +170,20 @@ def _scanner(
 ) -> _Scanner:
     import pyarrow.dataset as ds
 
-    return _Scanner(ds.Dataset.scanner(_narrowed(self, filter), columns, filter, *arguments, **options))
+    return _Scanner(ds.Dataset.scanner(_narrow_dataset(self, filter), columns, filter, *arguments, **options))
 
 
 def _filter(self: Any, expression: object) -> ds.Dataset:  # noqa: ANN401 - pyarrow has no types
     import pyarrow.dataset as ds
 
     # The result has no `possible_files`: a scan of other files would lose the filter, which the result contains.
-    return ds.Dataset.filter(_narrowed(self, expression), expression)
+    return ds.Dataset.filter(_narrow_dataset(self, expression), expression)
 
 
 def _get_fragments(self: Any, filter: object = None) -> Iterator[ds.Fragment]:  # noqa: A002, ANN401 - as in Arrow
     import pyarrow.dataset as ds
 
-    fragments: Iterator[ds.Fragment] = ds.Dataset.get_fragments(_narrowed(self, filter), filter)
+    fragments: Iterator[ds.Fragment] = ds.Dataset.get_fragments(_narrow_dataset(self, filter), filter)
     return fragments
 
 
@@ -212,7 +212,7 @@ def _require_readable(
             raise ConfigError(
                 f"dataset(): {add.final_path!r} is encrypted or filtered, and pyarrow cannot read it: {alternative}"
             )
-        if add.encoding not in checked and (name := _rounded(definitions[add.encoding], schema)) is not None:
+        if add.encoding not in checked and (name := _find_rounded(definitions[add.encoding], schema)) is not None:
             raise ConfigError(
                 f"dataset(): column {name!r} has decimals in {add.final_path!r}, which are floating-point numbers in "
                 f"this version; pyarrow converts them with errors in the last digit: {alternative}"
@@ -220,7 +220,7 @@ def _require_readable(
         checked.add(add.encoding)
 
 
-def _rounded(encoding: Mapping[str, Any], schema: pa.Schema) -> str | None:
+def _find_rounded(encoding: Mapping[str, Any], schema: pa.Schema) -> str | None:
     """Return the first column that pyarrow would round differently when it reads the values as `schema`, or None."""
     for field in recorded_schema(encoding["schema"]):
         if field.name in schema.names and has_nearest(field.type, schema.field(field.name).type):
@@ -232,7 +232,7 @@ def _refuse(*_: object) -> None:
     raise NotImplementedError("a version cannot be changed")
 
 
-def _gone(path: str) -> FileNotFoundError:
+def _error_of_gone(path: str) -> FileNotFoundError:
     return FileNotFoundError(f"{path!r} is missing: vacuum or another program deleted it. Call dataset() again")
 
 
@@ -254,7 +254,7 @@ class _Handler(arrow_fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has
 
     def get_file_info(self, paths: list[str]) -> list[arrow_fs.FileInfo]:
         kind = arrow_fs.FileType.File
-        with visited():
+        with visit():
             infos = []
             for path in paths:
                 size_bytes = self._open(path, self._fs.stat).size_bytes
@@ -265,19 +265,19 @@ class _Handler(arrow_fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has
         return path
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        with visited():
+        with visit():
             if self._root is None:
                 return pa.PythonFile(LentFile(as_file(self._open(path, self._fs.open))), mode="r")
             for _ in range(_MOVES_MAX):
                 with contextlib.suppress(FileNotFoundError):
                     return pa.OSFile(self._root + self._open(path, self._fs.stat).path)
-            raise _gone(path)
+            raise _error_of_gone(path)
 
     def _open(self, path: str, opener: Callable[[str], _Opened]) -> _Opened:
         try:
             return open_add(self._parts[path], opener, is_old=self._is_old)
         except CorruptData as error:
-            raise _gone(path) from error
+            raise _error_of_gone(path) from error
 
     open_input_stream = open_input_file
     copy_file = create_dir = delete_dir = delete_dir_contents = delete_file = delete_root_dir_contents = _refuse

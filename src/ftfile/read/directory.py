@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from ftfile.core.arguments import check_count, checked
+from ftfile.core.arguments import check_arguments, check_count
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, HistoryGone, StorageError
 from ftfile.log.directory import check_is_files, store_of
@@ -79,7 +79,7 @@ class Directory:
         """Return the newest version; -1 if nothing has been committed yet."""
         return self._log.refresh().version
 
-    @checked
+    @check_arguments
     def version_at(self, time: str | datetime) -> int:
         """Return the newest version that was created at or before a time, by the storage's clock.
 
@@ -97,7 +97,7 @@ class Directory:
             )
         return version
 
-    @checked
+    @check_arguments
     def files(
         self, version: int | None = None, limit: int | None = None, *, statistics: bool = False
     ) -> list[FinishedFile]:
@@ -123,7 +123,7 @@ class Directory:
         """
         return oldest_readable(self._log, self._log.refresh())
 
-    @checked
+    @check_arguments
     def history(self, limit: int | None = None) -> list[Version]:
         """Return the kept commits, oldest first.
 
@@ -144,7 +144,7 @@ class Directory:
         zone: str = UTC if head.encoding is None else head.definitions[head.encoding].get("timeZone", UTC)
         return zone
 
-    @checked
+    @check_arguments
     def snapshot(self, version: int | None = None) -> Snapshot:
         """Return the live adds of a version with the definitions that are needed to read them."""
         return take_snapshot(self._log, version)
@@ -155,7 +155,7 @@ class Directory:
         skip_published(self._log, head)
         return [*chain.from_iterable(entry.adds for entry in head.unpublished.values())]
 
-    @checked
+    @check_arguments
     def spark_schema(self, version: int | None = None) -> str:
         """Return the rows' schema as Spark's JSON.
 
@@ -164,7 +164,7 @@ class Directory:
         """
         return self._schema_of(take_snapshot(self._log, version))
 
-    @checked
+    @check_arguments
     def to_arrow(
         self,
         version: int | None = None,
@@ -197,7 +197,7 @@ class Directory:
             batches = chain.from_iterable(batch_lists)
             return pa.Table.from_batches(batches, selection.schema)
 
-    @checked
+    @check_arguments
     def to_batches(
         self,
         version: int | None = None,
@@ -219,7 +219,7 @@ class Directory:
 
         return pa.RecordBatchReader.from_batches(selection.schema, read())
 
-    @checked
+    @check_arguments
     def tail(
         self, rows: int = 10, version: int | None = None, *, columns: Sequence[str] | None = None, where: Where = None
     ) -> pa.Table:
@@ -254,7 +254,7 @@ class Directory:
         table = pa.Table.from_batches(tail_batches, selection.schema)
         return table.slice(max(0, table.num_rows - rows))
 
-    @checked
+    @check_arguments
     def count(self, version: int | None = None, *, where: Where = None) -> int:
         """Return the number of rows of a version for which `where` is true; see `to_arrow`.
 
@@ -276,7 +276,7 @@ class Directory:
         with self._missing_file_as_history_gone(version):
             return sum(by_threads(self.file_system, count, selection.adds()))
 
-    @checked
+    @check_arguments
     def dataset(self, version: int | None = None) -> ds.Dataset:
         """Return a `pyarrow.dataset.Dataset` of the files of a version, which engines read in parallel.
 

@@ -46,7 +46,7 @@ class FileCondition(Protocol):
     def leaves(self) -> Mapping[Path, pa.Field]:
         """Return the columns, and fields of structs, that the condition compares, by path."""
 
-    def possible(self, bounds: Mapping[str, BoundsColumn], rows: Sequence[int | None]) -> Mask:
+    def mark_possible(self, bounds: Mapping[str, BoundsColumn], rows: Sequence[int | None]) -> Mask:
         """Return False for each file that contains no matching row; the bounds are by `key_of`."""
 
 
@@ -70,12 +70,12 @@ class StatisticsReader:
         if not isinstance(where, pc.Expression) or len(snapshot.adds) <= FILES_MAX:
             self._keys = _comparable_keys(_leaves_of(where, filtered), live_encodings(snapshot))
 
-    def possible(self, fs: FileSystem) -> Iterator[tuple[Add, bool]]:
+    def list_possible(self, fs: FileSystem) -> Iterator[tuple[Add, bool]]:
         """Yield the adds that may contain a matching row, each with True if all of its rows match."""
-        table, certain = self.narrowed(fs)
+        table, certain = self.narrow(fs)
         yield from zip(table.adds(), certain, strict=True)
 
-    def narrowed(self, fs: FileSystem) -> tuple[AddTable, Iterable[bool]]:
+    def narrow(self, fs: FileSystem) -> tuple[AddTable, Iterable[bool]]:
         """Return the adds that may contain a matching row, without decoding them, and for each if all rows match."""
         table = live_table(self._snapshot)
         masks: list[Sequence[bool]] = []
@@ -84,7 +84,7 @@ class StatisticsReader:
             answers = self.answers(bounds, rows)
             masks.append(answers.possible.tolist())
             certain.append(answers.certain[answers.possible].tolist())
-        return table.narrowed(masks), chain.from_iterable(certain)
+        return table.narrow(masks), chain.from_iterable(certain)
 
     def answers(self, bounds: Mapping[str, BoundsColumn], rows: Sequence[int]) -> FileAnswers:
         """Return the answers for files with these bounds and numbers of rows. A column without bounds is unknown."""
@@ -94,13 +94,13 @@ class StatisticsReader:
             possible = possible_by_expression(self._where, self._filtered, bounds, rows)
             return FileAnswers(possible, np.full(len(rows), fill_value=False))
         if isinstance(self._where, FileCondition):
-            return FileAnswers(self._where.possible(bounds, rows), np.full(len(rows), fill_value=False))
+            return FileAnswers(self._where.mark_possible(bounds, rows), np.full(len(rows), fill_value=False))
         columns = Columns(
             schema=self._recorded, time_zone=self._time_zone, called="columns", time_zones={}, argument="where"
         )
-        condition = columns.bound(tree_of(self._where))
+        condition = columns.bind(tree_of(self._where))
         files = FileBounds(bounds, rows)
-        return FileAnswers(files.possible(condition), files.certain(condition))
+        return FileAnswers(files.mark_possible(condition), files.mark_certain(condition))
 
 
 def live_encodings(snapshot: Snapshot) -> list[Mapping[str, Any]]:

@@ -44,7 +44,7 @@ def file_bounds(fs: FileSystem, snapshot: Snapshot, ids: Container[str]) -> dict
     masks = [[add_id in ids for add_id in block_ids] for block_ids, _ in table.columns_by_id(())]
     kinds_by_encoding: dict[str, dict[str, pa.DataType]] = {}
     bounds: dict[str, dict[str, ColumnBounds]] = {}
-    for adds in table.narrowed(masks).with_statistics(fs):
+    for adds in table.narrow(masks).with_statistics(fs):
         for add in adds:
             if add.encoding not in kinds_by_encoding:
                 kinds_by_encoding[add.encoding] = _kinds_of(snapshot.definitions[add.encoding])

@@ -18,7 +18,7 @@ from ftfile.read.log_positions import (
     InLog,
     InSnapshot,
     check_position,
-    pinned_behind,
+    pin_behind,
     position_of,
     record_or_gone,
 )
@@ -158,6 +158,14 @@ class LogPlan:
         self.taken += [(version, add) for add in adds]
 
 
+class _RecordPart(NamedTuple):
+    """A record with the range of its adds to read."""
+
+    record: Record
+    first: int
+    stop: int | None  # None for the end of the record
+
+
 class LogPlanner(ABC, Generic[_Share]):
     """Plans batches of new rows in one log for the columns that are read.
 
@@ -198,7 +206,7 @@ class LogPlanner(ABC, Generic[_Share]):
             begin = _first_position(self._log, self._settings, head, end)
         else:
             check_position(self._log, head, start)
-            begin = start.resumed()
+            begin = start.resume()
         if isinstance(begin, Beginning):
             return begin
         plan = LogPlan(begin, Budget(self._settings.limits if limited else BatchLimits()))
@@ -288,7 +296,7 @@ class LogPlanner(ABC, Generic[_Share]):
                 return
             plan.position, read = InLog(version=version, nonce=record.nonce, first=begin.first), 0
 
-    def _records_between(self, head: LogState, start: InLog, end: InLog) -> Iterator[tuple[Record, int, int | None]]:
+    def _records_between(self, head: LogState, start: InLog, end: InLog) -> Iterator[_RecordPart]:
         """Yield records, each with the first place to read and the place at which reading stops; None for the end."""
         for version in range(start.version + 1, end.version + 1 + (end.read > 0)):
             first = 0
@@ -297,7 +305,7 @@ class LogPlanner(ABC, Generic[_Share]):
             last = None
             if version == end.version + 1:
                 last = end.read
-            yield record_or_gone(self._log, head, version), first, last
+            yield _RecordPart(record_or_gone(self._log, head, version), first, last)
 
     def _definitions_of(self, head: LogState, records: Sequence[Record], adds: Iterable[Add]) -> dict[str, Any]:
         """Return the definitions of all encodings that the adds refer to.
@@ -349,12 +357,12 @@ def _first_position(log: CommitLog, settings: FollowSettings, head: LogState, en
     If nothing has been committed, the result can be `Beginning`.
     """
     if settings.starting_version == "latest":
-        return pinned_behind(log, head, end, end + 1)
+        return pin_behind(log, head, end, end + 1)
     if settings.starting_time is not None:
         first = first_since(log, settings.starting_time)
         if first > head.version and settings.starting_time.timestamp() * 1000 > log.clock.now_ms():
             raise ConfigError(f"startingTimestamp={settings.starting_time.isoformat()} is in the future")
-        return pinned_behind(log, head, end, min(first, end + 1))
+        return pin_behind(log, head, end, min(first, end + 1))
     if settings.starting_version is not None:
         if settings.starting_version > end + 1:
             newest = "nothing has been committed yet"
@@ -364,7 +372,7 @@ def _first_position(log: CommitLog, settings: FollowSettings, head: LogState, en
         if settings.starting_version < head.log_start:
             oldest = f"the oldest version that vacuum has kept is {head.log_start}"
             raise ConfigError(f"startingVersion={settings.starting_version}: {oldest}")
-        return pinned_behind(log, head, end, settings.starting_version)
+        return pin_behind(log, head, end, settings.starting_version)
     if end >= 0:
         return InSnapshot(end, record_or_gone(log, head, end).nonce, 0)
     return Beginning()
@@ -388,7 +396,7 @@ class FollowConfig:
         """Return the checked options; a ConfigError if they contradict each other or the path is missing."""
         path = normalise(parsed.required_path(f"the option `path` is missing, as in spark.readStream.{example}"))
         settings = FollowSettings.from_options(parsed)
-        return cls(path, parsed.key_provider, parsed.prefixed("storage"), schema_json, settings)
+        return cls(path, parsed.key_provider, parsed.options_with_prefix("storage"), schema_json, settings)
 
 
 class LogStream(ABC, Generic[_Share]):

@@ -64,7 +64,7 @@ class InSnapshot:
         """Return the start of the first batch if that batch ends at this position."""
         return replace(self, read=0)
 
-    def resumed(self) -> Begun:
+    def resume(self) -> Begun:
         """Return the position as the start of the next batch."""
         return self
 
@@ -107,7 +107,7 @@ class InLog:
             return InSnapshot(self.version, self.nonce, 0)
         return InLog(version=self.first - 1, nonce="")
 
-    def resumed(self) -> Begun:
+    def resume(self) -> Begun:
         """Return the position as the start of the next batch."""
         return replace(self, first=None)
 
@@ -134,7 +134,7 @@ def position_of(offset: Any) -> Position:  # noqa: ANN401 - whatever a checkpoin
     if offset == START:
         return Beginning()
     try:
-        position = _parsed(offset)
+        position = _parse_position(offset)
     except (AttributeError, KeyError, TypeError):
         position = None
     if position is not None and position.to_offset() == offset and _is_sound(offset):
@@ -145,7 +145,7 @@ def position_of(offset: Any) -> Position:  # noqa: ANN401 - whatever a checkpoin
     )
 
 
-def _parsed(offset: dict[str, Any]) -> Begun:
+def _parse_position(offset: dict[str, Any]) -> Begun:
     if "snapshot" in offset:
         return InSnapshot(offset["snapshot"], offset["nonce"], offset["read"])
     return InLog(version=offset["version"], nonce=offset["nonce"], read=offset.get("next", 0), first=offset.get("from"))
@@ -210,7 +210,7 @@ def _nonce_of(log: CommitLog, head: LogState, version: int) -> str | None:
     return None
 
 
-def pinned_behind(log: CommitLog, head: LogState, end: int, first: int) -> InLog:
+def pin_behind(log: CommitLog, head: LogState, end: int, first: int) -> InLog:
     """Return the position before version `first`, which may be the version after `end`."""
     nonce = ""
     if first > end >= 0:

@@ -23,7 +23,7 @@ from ftfile.log.read.snapshot import live_columns
 from ftfile.read.file_answers import StatisticsReader
 from ftfile.rows import kernels as pc
 from ftfile.rows.bounds.guarantees import may_be_true
-from ftfile.rows.conditions import names_by_number, predicate, shown, text_of
+from ftfile.rows.conditions import names_by_number, predicate, text_of, text_of_condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -98,7 +98,7 @@ class Selection:
                 yield ChosenAdd(add, None, None)
             return
         conditions_by_place: dict[FilePlace, _Conditions | None] = {}
-        for piece in self._possible():
+        for piece in self._list_possible():
             places = {(add.directory_key, add.encoding) for add, is_certain in piece if not is_certain}
             conditions_by_place.update(self._compare(places - conditions_by_place.keys()))
             for add, is_certain in piece:
@@ -109,13 +109,13 @@ class Selection:
                 if conditions is not None:
                     yield ChosenAdd(add, *conditions)
 
-    def _possible(self) -> Iterator[list[tuple[Add, bool]]]:
+    def _list_possible(self) -> Iterator[list[tuple[Add, bool]]]:
         """Yield the adds whose statistics allow matching rows, each with True if all of its rows match, in pieces."""
         adds: Iterator[tuple[Add, bool]]
         if self._fs is None or not len(self.filtered):
             adds = ((add, False) for add in self._snapshot.adds.values())
         else:
-            adds = self._statistics().possible(self._fs)
+            adds = self._statistics().list_possible(self._fs)
         while piece := list(itertools.islice(adds, _PIECE_ADDS)):
             yield piece
 
@@ -132,7 +132,7 @@ class Selection:
         """Return the snapshot with only the adds whose statistics allow matching rows, without decoding adds."""
         if self._fs is None or not len(self.filtered):
             return self._snapshot
-        table, _ = self._statistics().narrowed(self._fs)
+        table, _ = self._statistics().narrow(self._fs)
         return replace(self._snapshot, adds=table)
 
     def possible_places(self) -> list[FilePlace]:
@@ -190,7 +190,7 @@ class Selection:
             encoding = self._snapshot.definitions[key]
             in_path = columns_in_path(encoding)
             where = self._by_clocks(encoding["timeZone"], in_path)
-            _, schema = _divided(self.filtered, in_path)
+            _, schema = _divide_schema(self.filtered, in_path)
             values = [path_values(encoding, directory_key, schema) for directory_key, _ in group]
             if len(schema) == len(self.filtered):
                 with _arrow_errors_as_config_errors(where, self.filtered, self._place("partitions")):
@@ -232,7 +232,7 @@ class Without:
     def apply(self, rows: Iterable[tuple[Add, pa.RecordBatch]], encoding: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """Yield the remaining rows, in their order. The given batches contain the columns that are in the files."""
         in_path = columns_in_path(encoding)
-        in_file, of_path = _divided(self.filtered, in_path)
+        in_file, of_path = _divide_schema(self.filtered, in_path)
         for add, batch in rows:
             values = path_values(encoding, add.directory_key, of_path)
             columns = batch_as(batch, in_file)
@@ -268,10 +268,12 @@ def _arrow_errors_as_config_errors(where: pc.Expression | None, filtered: pa.Sch
         yield
     except pa.ArrowException as error:
         columns = ", ".join(map(repr, filtered.names))
-        raise ConfigError(f"where: {shown(where)} fails on values of {columns} in {place}: {error}") from error
+        raise ConfigError(
+            f"where: {text_of_condition(where)} fails on values of {columns} in {place}: {error}"
+        ) from error
 
 
-def _divided(schema: pa.Schema, in_path: Collection[str]) -> tuple[pa.Schema, pa.Schema]:
+def _divide_schema(schema: pa.Schema, in_path: Collection[str]) -> tuple[pa.Schema, pa.Schema]:
     """Return the columns that are in files, and the columns that are in paths."""
     of_file, of_path = [], []
     for field in schema:
@@ -318,7 +320,8 @@ def _columns_of(asked: object, where: pc.Expression | None, recorded: pa.Schema)
         return []
     if names_by_number(where):
         raise ConfigError(
-            f"where: {shown(where)} refers to a column by its number: use its name, as in pyarrow.compute.field('a')"
+            f"where: {text_of_condition(where)} refers to a column by its number: use its name, as in "
+            "pyarrow.compute.field('a')"
         )
     # Evaluating an expression without each column takes time with the square of the number of columns.
     if isinstance(asked, Mapping):

@@ -21,7 +21,7 @@ def columns_of_list(adds: Iterable[Add]) -> AddColumns:
     columns = AddColumns()
     for add in adds:
         columns.append(add, 0)
-    columns.fields["rare"] = [_needed(rare) for rare in columns.fields["rare"]]
+    columns.fields["rare"] = [_keep_needed(rare) for rare in columns.fields["rare"]]
     return columns
 
 
@@ -72,7 +72,7 @@ def _check_names(block: AddColumns) -> None:
                 raise CorruptData(layout.COMPACTED, "a finalPath for each part", "a part without finalPath")
 
 
-def _needed(rare: Rare | None) -> Rare | None:
+def _keep_needed(rare: Rare | None) -> Rare | None:
     """Return the rare fields that tasks need."""
     if rare is None or rare.skip_rows == 0:
         return None
@@ -85,5 +85,5 @@ def _rare_fields(adds: Mapping[str, Add], block: AddColumns) -> list[Rare | None
     if "segment" in block.fields["kind"]:
         for position, kind in enumerate(block.fields["kind"]):
             if kind == "segment":
-                rare_fields[position] = _needed(Rare(adds[block.ids[position]].skip_rows))
+                rare_fields[position] = _keep_needed(Rare(adds[block.ids[position]].skip_rows))
     return rare_fields

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ftfile.core.arguments import check_count
 from ftfile.core.errors import ConfigError
-from ftfile.core.tasks import OPEN_COST_BYTES, TASK_BYTES, packed
+from ftfile.core.tasks import OPEN_COST_BYTES, TASK_BYTES, pack_things
 from ftfile.formats.api import Span, Wanted
 from ftfile.formats.partition_paths import columns_in_path
 from ftfile.formats.parts import is_splittable, read_add, recorded_names
@@ -261,7 +261,7 @@ def pack_columns(
     limit = max(min(task_bytes, max(_SHARE_BYTES_MIN, -(-whole // cores))), whole // _TASKS_MAX)
     shared = _shared_rows(adds, definitions, limit)
     encoded = _EncodedDefinitions(definitions)
-    return [_share(adds, group, encoded) for group in packed(shared, _cost, limit + OPEN_COST_BYTES)]
+    return [_share(adds, group, encoded) for group in pack_things(shared, _cost, limit + OPEN_COST_BYTES)]
 
 
 def read_share(

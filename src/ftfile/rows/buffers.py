@@ -93,12 +93,12 @@ def strings_from(
 
 def from_texts(texts: Sequence[str | bytes], arrow: pa.DataType) -> pa.Array:
     """Return a column of a few strings or binary values."""
-    encoded = [_encoded(text) for text in texts]
+    encoded = [_encode_text(text) for text in texts]
     offsets = np.cumsum([0, *map(len, encoded)])
     return strings_from(offsets, np.frombuffer(b"".join(encoded), np.uint8), arrow)
 
 
-def _encoded(text: str | bytes) -> bytes:
+def _encode_text(text: str | bytes) -> bytes:
     if isinstance(text, str):
         return text.encode()
     return text
@@ -114,12 +114,12 @@ def rows_where(batch: pa.RecordBatch, mask: NDArray[np.bool_]) -> pa.RecordBatch
     return batch.take(from_numpy(np.flatnonzero(mask), pa.int64()))
 
 
-def plain(array: pa.Array) -> pa.Array:
+def to_plain(array: pa.Array) -> pa.Array:
     """Return the same values without dictionaries and extension types, and maps as lists of entries."""
     if isinstance(array, pa.ExtensionArray):
-        return plain(array.storage)
+        return to_plain(array.storage)
     if isinstance(array, pa.DictionaryArray):
-        return plain(array.dictionary_decode())
+        return to_plain(array.dictionary_decode())
     if isinstance(array, pa.MapArray):
         return array.view(pa.list_(pa.struct([array.type.key_field, array.type.item_field])))
     return array

@@ -111,7 +111,7 @@ class Cursor:
         return ConfigError(f"{self._argument}={self._where!r}: {what} is expected {after}, not {text!r}")
 
 
-def unquoted(text: str) -> str:
+def unquote(text: str) -> str:
     """Return the content of a quoted text or column name."""
     return text[1:-1].replace(text[0] * 2, text[0])
 
@@ -162,7 +162,7 @@ class Columns:
             raise ConfigError(f"{self.argument}: {', '.join(unknown)} is not one of the {self.called}, {which}")
         return matches
 
-    def bound(self, tree: Tree) -> Tree:
+    def bind(self, tree: Tree) -> Tree:
         """Return a condition on names and Python values as a condition on columns and literals of their types.
 
         Raises:
@@ -182,7 +182,7 @@ class Columns:
         if pa.types.is_nested(kind):
             raise ConfigError(f"{self.argument}: column {name!r} is {kind}, which cannot be compared")
         try:
-            return typed(value, kind, self.time_zones.get(name, self.time_zone))
+            return typed_scalar_of(value, kind, self.time_zones.get(name, self.time_zone))
         except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
             why = "it is out of range" if isinstance(error, OverflowError) else error
             if isinstance(error, TypeError) and _holds_text(kind):
@@ -193,12 +193,12 @@ class Columns:
             ) from error
 
 
-def typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
+def typed_scalar_of(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
     """Return a value converted to this type; `ValueError`, `TypeError`, or an error of Arrow if it has no such value.
 
     A text with an offset, for a type without time zone, is the local time in `time_zone`.
     """
-    value = _plain(value, kind)
+    value = _plain_value_of(value, kind)
     if isinstance(value, str) and not _holds_text(kind):
         text = _time_text(value, kind)
         if pa.types.is_timestamp(kind) and kind.tz is None and _OFFSET.search(text):
@@ -217,7 +217,7 @@ def typed(value: object, kind: pa.DataType, time_zone: str) -> pa.Scalar:
     return scalar
 
 
-def _plain(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as columns
+def _plain_value_of(value: Any, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as columns
     """Return a value in a form that Arrow converts to this type: dates as text, numbers as Python's."""
     if isinstance(value, pa.Scalar):
         value = value.as_py()

@@ -28,7 +28,7 @@ from ftfile.core.errors import ConfigError
 from ftfile.core.per_process import PerProcess
 from ftfile.core.remedies import Advice, Argument
 from ftfile.rows import kernels as pc
-from ftfile.rows.comparisons import Columns, Cursor, FlagValue, TimeText, unquoted
+from ftfile.rows.comparisons import Columns, Cursor, FlagValue, TimeText, unquote
 from ftfile.rows.expressions import expression_of
 from ftfile.rows.predicate import OPPOSITES, Always, Compare, In, Null, all_of, any_of, of_mapping
 from ftfile.rows.value_text import UTC
@@ -85,13 +85,13 @@ def predicate(
     if where is None:
         return None
     if isinstance(where, pc.Expression):
-        return _checked(where, schema, columns)
+        return _check_expression(where, schema, columns)
     if isinstance(where, Mapping) and not where:
         return None
     columns_of_rows = Columns(
         schema=schema, time_zone=time_zone, called=columns, time_zones=time_zones or {}, argument=argument
     )
-    return expression_of(columns_of_rows.bound(tree_of(where, argument)))
+    return expression_of(columns_of_rows.bind(tree_of(where, argument)))
 
 
 def tree_of(where: object, argument: str = "where") -> Tree:
@@ -101,13 +101,13 @@ def tree_of(where: object, argument: str = "where") -> Tree:
         ConfigError: another type, or a text that does not follow the grammar of this module.
     """
     if isinstance(where, str):
-        return _Parser(where, argument).parsed()
+        return _Parser(where, argument).parse()
     if not isinstance(where, Mapping) or not all(isinstance(name, str) for name in where):
         raise ConfigError(Advice(Argument(argument, where), " is not a condition: ", CONDITION_TAKEN[argument]))
     return of_mapping(where)
 
 
-def _checked(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expression:
+def _check_expression(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expression:
     if _calls(where) > _CALLS_MAX:
         raise ConfigError(
             f"where: an expression of more than {_CALLS_MAX} comparisons and operators, which Arrow cannot evaluate: "
@@ -118,7 +118,7 @@ def _checked(where: pc.Expression, schema: pa.Schema, columns: str) -> pc.Expres
     except (pa.ArrowException, TypeError, ValueError) as error:
         names = ", ".join(schema.names) or "none"
         raise ConfigError(
-            f"where: {shown(where)} is not a condition on the {columns}, which are {names}: {error}"
+            f"where: {text_of_condition(where)} is not a condition on the {columns}, which are {names}: {error}"
         ) from error
     return where
 
@@ -134,7 +134,7 @@ def text_of(expression: pc.Expression) -> str | None:
         return None
 
 
-def shown(expression: pc.Expression | None) -> str:
+def text_of_condition(expression: pc.Expression | None) -> str:
     """Return the text that names an expression in a message."""
     if expression is None:
         return str(expression)
@@ -201,33 +201,33 @@ class _Parser(Cursor):
         super().__init__(where, argument)
         self._depth = self._comparisons = 0
 
-    def parsed(self) -> Tree:
+    def parse(self) -> Tree:
         if len(self._tokens) == 1:
             raise ConfigError(
                 Advice(Argument(self._argument, self._where), " is empty: ", CONDITION_TAKEN[self._argument])
             )
-        condition = self._either(negated=False)
+        condition = self._parse_or(negated=False)
         if self._peek().kind != "end":
             raise self._error("AND, OR or the end")
         return condition
 
-    def _either(self, *, negated: bool) -> Tree:
-        conditions = [self._both(negated=negated)]
+    def _parse_or(self, *, negated: bool) -> Tree:
+        conditions = [self._parse_and(negated=negated)]
         while self._take("OR"):
-            conditions.append(self._both(negated=negated))
+            conditions.append(self._parse_and(negated=negated))
         if negated:
             return all_of(conditions)
         return any_of(conditions)
 
-    def _both(self, *, negated: bool) -> Tree:
-        conditions = [self._negated(negated=negated)]
+    def _parse_and(self, *, negated: bool) -> Tree:
+        conditions = [self._parse_not(negated=negated)]
         while self._take("AND"):
-            conditions.append(self._negated(negated=negated))
+            conditions.append(self._parse_not(negated=negated))
         if negated:
             return any_of(conditions)
         return all_of(conditions)
 
-    def _negated(self, *, negated: bool) -> Tree:
+    def _parse_not(self, *, negated: bool) -> Tree:
         while self._take("NOT"):
             negated = not negated
         if not self._take("("):
@@ -235,7 +235,7 @@ class _Parser(Cursor):
         self._depth += 1
         if self._depth > _DEPTH_MAX:
             raise ConfigError(f"{self._argument}: parentheses nested more than {_DEPTH_MAX} levels")
-        condition = self._either(negated=negated)
+        condition = self._parse_or(negated=negated)
         self._expect(")")
         self._depth -= 1
         return condition
@@ -248,10 +248,10 @@ class _Parser(Cursor):
                 "values"
             )
         if not self._is_column():
-            return self._of_literal(self._literal(), negated=negated)
+            return self._of_literal(self._parse_literal(), negated=negated)
         name = self._column()
         if self._is_sign():
-            return self._compare(name, self._sign(), self._literal(), negated=negated)
+            return self._compare(name, self._sign(), self._parse_literal(), negated=negated)
         if self._take("IS"):
             is_null = self._take("NOT") == negated
             self._expect("NULL")
@@ -261,9 +261,9 @@ class _Parser(Cursor):
             if self._peek().word not in ("IN", "BETWEEN"):
                 raise self._error("IN or BETWEEN")
         if self._take("BETWEEN"):
-            low = self._compare(name, ">=", self._literal(), negated=negated)
+            low = self._compare(name, ">=", self._parse_literal(), negated=negated)
             self._expect("AND")
-            high = self._compare(name, "<=", self._literal(), negated=negated)
+            high = self._compare(name, "<=", self._parse_literal(), negated=negated)
             return any_of([low, high]) if negated else all_of([low, high])
         if self._take("IN"):
             return In(name, tuple(self._list()), not negated)
@@ -285,9 +285,9 @@ class _Parser(Cursor):
 
     def _list(self) -> list[object]:
         self._expect("(")
-        values = [self._literal()]
+        values = [self._parse_literal()]
         while self._take(","):
-            values.append(self._literal())
+            values.append(self._parse_literal())
         self._expect(")")
         return values
 
@@ -303,7 +303,7 @@ class _Parser(Cursor):
         token = self._advance()
         if self._peek().word == "(":
             raise self._error(_COMPARISON)
-        return unquoted(token.text) if token.kind == "column" else token.text
+        return unquote(token.text) if token.kind == "column" else token.text
 
     def _is_sign(self) -> bool:
         return self._peek().word in _SIGNS
@@ -311,18 +311,18 @@ class _Parser(Cursor):
     def _sign(self) -> str:
         return _SIGNS[self._advance().word]
 
-    def _literal(self) -> object:
+    def _parse_literal(self) -> object:
         """Return a value, None for null, or a `TimeText`."""
         if self._is_time():
             kind = self._advance().word
-            return TimeText(unquoted(self._advance().text), kind)
+            return TimeText(unquote(self._advance().text), kind)
         negative = self._take("-")
         token = self._peek()
         if token.kind != "number" and (negative or (token.kind != "text" and token.word not in _CONSTANTS)):
             raise self._error("a literal, such as 7, 'text' or DATE '2024-12-31'")
         self._next += 1
         if token.kind == "text":
-            return unquoted(token.text)
+            return unquote(token.text)
         if token.word:
             return _CONSTANTS[token.word]
         text = f"-{token.text}" if negative else token.text  # unary minus of Python rounds Decimals

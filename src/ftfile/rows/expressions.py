@@ -33,16 +33,16 @@ def _leaf(leaf: Leaf) -> pc.Expression:
     if isinstance(leaf, Null):
         return column.is_null() if leaf.is_null else column.is_valid()
     if isinstance(leaf, Compare):
-        return _compared(column, leaf.sign, leaf.value)
+        return _compare_column(column, leaf.sign, leaf.value)
     if isinstance(leaf, Match):
-        return _matched(column, leaf)
+        return _match_column(column, leaf)
     if len(leaf.values) == 1:
-        return _compared(column, "=" if leaf.is_in else "!=", leaf.values[0])
+        return _compare_column(column, "=" if leaf.is_in else "!=", leaf.values[0])
     is_one = _is_one_of(column, leaf.values)
     return is_one if leaf.is_in else ~is_one & column.is_valid()
 
 
-def _compared(column: pc.Expression, sign: str, literal: pa.Scalar) -> pc.Expression:
+def _compare_column(column: pc.Expression, sign: str, literal: pa.Scalar) -> pc.Expression:
     compared = _COMPARED[sign](column, pc.scalar(literal))
     if not pa.types.is_floating(literal.type):
         return compared
@@ -55,7 +55,7 @@ def _compared(column: pc.Expression, sign: str, literal: pa.Scalar) -> pc.Expres
     return compared | is_nan if sign in (">", ">=") else compared
 
 
-def _matched(column: pc.Expression, leaf: Match) -> pc.Expression:
+def _match_column(column: pc.Expression, leaf: Match) -> pc.Expression:
     text = leaf.value.as_py()
     if leaf.place == "start":
         # Unlike `starts_with`, Arrow can compare a range with the bounds of a row group.

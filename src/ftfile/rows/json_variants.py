@@ -120,7 +120,7 @@ class _Scan:
     def _is(self, at: int, character: str) -> bool:
         return self._line[at : at + 1] == character
 
-    def _after(self, at: int, character: str) -> int:
+    def _skip_past(self, at: int, character: str) -> int:
         """Skip a required character and white space."""
         if not self._is(at, character):
             raise ValueError(f"no {character!r} at character {at}")
@@ -149,25 +149,25 @@ class _Scan:
 
     def _object(self, start: int, kinds: dict[str, pa.DataType], other: pa.DataType | None) -> int:
         """Parse an object; `kinds` contains the types of fields by name, `other` the type of all other fields."""
-        place = self._after(start, "{")
+        place = self._skip_past(start, "{")
         if self._is(place, "}"):
             return self._space(place + 1)
         while True:
             if not self._is(place, '"'):
                 raise ValueError(f"no name of a field at character {place}")
             name, end = json_value(self._line, place)
-            place = self._after(self._space(end), ":")
+            place = self._skip_past(self._space(end), ":")
             place = self._value(place, kinds.get(name, other))
             if self._is(place, "}"):
                 return self._space(place + 1)
-            place = self._after(place, ",")
+            place = self._skip_past(place, ",")
 
     def _elements(self, start: int, kind: pa.DataType) -> int:
-        place = self._after(start, "[")
+        place = self._skip_past(start, "[")
         if self._is(place, "]"):
             return self._space(place + 1)
         while True:
             place = self._value(place, kind)
             if self._is(place, "]"):
                 return self._space(place + 1)
-            place = self._after(place, ",")
+            place = self._skip_past(place, ",")

@@ -7,7 +7,7 @@ import struct
 import pyarrow as pa
 
 
-def validated(batch: pa.RecordBatch) -> pa.RecordBatch:
+def validate(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch from storage after checking that no value lies outside of its buffers, in one pass.
 
     Its strings can be any bytes, like Spark's.
@@ -42,7 +42,7 @@ def read_rows(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
         pa.ArrowInvalid: it is compressed, or not valid output of an Arrow writer.
     """
     _check_is_plain(memoryview(message))
-    return validated(pa.ipc.read_record_batch(message, schema))
+    return validate(pa.ipc.read_record_batch(message, schema))
 
 
 # pyarrow 26 decompresses a message as the message itself declares, to any size, before a value can be checked, and does

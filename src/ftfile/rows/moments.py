@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import pyarrow as pa
 
 from ftfile.core.errors import ConfigError
-from ftfile.rows.comparisons import Cursor, TimeText, typed, unquoted
+from ftfile.rows.comparisons import Cursor, TimeText, typed_scalar_of, unquote
 from ftfile.rows.value_text import DAYS_OF_TEXT, UTC, TimePattern, offset_text, value_texts
 from ftfile.rows.zone_clocks import clocks_of
 
@@ -108,7 +108,7 @@ class _ClockReplacer(Cursor):
         self._expect("(")
         clock = pa.array([self._clock(self._instant(self._moment()))], _CLOCK)
         self._expect(",")
-        text = self._quoted("a pattern, such as 'yyyyMMdd'")
+        text = self._parse_quoted("a pattern, such as 'yyyyMMdd'")
         pattern = TimePattern.parse(f"{self._argument} with date_format", text, _CLOCK)
         self._expect(")")
         return "'" + str(pattern.format(clock, UTC)[0].as_py()).replace("'", "''") + "'"
@@ -117,26 +117,26 @@ class _ClockReplacer(Cursor):
         self._nested += 1
         if self._nested > _NESTED_MAX:
             raise ConfigError(f"{self._argument}: functions nested more than {_NESTED_MAX} levels")
-        moment = self._first()
+        moment = self._parse_first()
         while self._peek().word in _SIGNS:
             sign = -1 if self._peek().word == "-" else 1
             self._next += 1
             if self._take("INTERVAL"):
-                moment = self._moved(moment, sign)
+                moment = self._move_moment(moment, sign)
             elif moment.kind == "DATE":
-                moment = self._checked("DATE", moment.value + sign * self._number())
+                moment = self._check_field("DATE", moment.value + sign * self._number())
             else:
                 raise self._error("INTERVAL")
         self._nested -= 1
         return moment
 
-    def _first(self) -> _ConditionTime:
+    def _parse_first(self) -> _ConditionTime:
         word = self._peek().word
         if word == "DATE_FORMAT" or not (word in _LITERALS or self._is_moment()):
             raise self._error("current_date(), now() or DATE '2024-12-31'")
         self._next += 1
         if word in _LITERALS:
-            return self._literal(word)
+            return self._parse_literal(word)
         self._expect("(")
         moment = _ConditionTime("TIMESTAMP", self._now_us)
         if word == "CURRENT_DATE":
@@ -145,12 +145,12 @@ class _ClockReplacer(Cursor):
             start = self._date(self._moment())
             self._expect(",")
             days = self._number()
-            moment = self._checked("DATE", start.value + (days if word == "DATE_ADD" else -days))
+            moment = self._check_field("DATE", start.value + (days if word == "DATE_ADD" else -days))
         self._expect(")")
         return moment
 
-    def _literal(self, kind: str) -> _ConditionTime:
-        text = TimeText(self._quoted("a text, such as '2024-12-31'"), kind)
+    def _parse_literal(self, kind: str) -> _ConditionTime:
+        text = TimeText(self._parse_quoted("a text, such as '2024-12-31'"), kind)
         is_clock = kind == "TIMESTAMP" and not _OFFSET.search(text.text)
         if kind == "DATE":
             type_: pa.DataType = pa.date32()
@@ -159,15 +159,15 @@ class _ClockReplacer(Cursor):
         else:
             type_ = _INSTANT
         try:
-            scalar = typed(text, type_, UTC)
+            scalar = typed_scalar_of(text, type_, UTC)
         except (ValueError, pa.ArrowException) as error:
             raise ConfigError(f"{self._argument}: {text!r}: {error}") from error
-        checked = self._checked(kind, scalar.value)
+        checked = self._check_field(kind, scalar.value)
         if is_clock:
-            return _ConditionTime(kind, self._shown(checked.value))
+            return _ConditionTime(kind, self._show_clock(checked.value))
         return checked
 
-    def _moved(self, moment: _ConditionTime, sign: int) -> _ConditionTime:
+    def _move_moment(self, moment: _ConditionTime, sign: int) -> _ConditionTime:
         """Return a moment plus the following interval, as in Spark: days and months are added to the local time."""
         months = micros = 0
         while True:
@@ -192,14 +192,14 @@ class _ClockReplacer(Cursor):
         if micros < 0:
             days, rest = -days, -rest
         if moment.kind == "DATE" and not rest:
-            return self._checked("DATE", _plus_months(moment.value, months) + days)
+            return self._check_field("DATE", _plus_months(moment.value, months) + days)
         instant = self._instant(moment)
         if months or days:
             clock = self._clock(instant)
             day, time_us = divmod(clock, _DAY_US)
-            day = self._checked("DATE", _plus_months(day, months) + days).value
-            instant = self._shown(day * _DAY_US + time_us, clock - instant)
-        return self._checked("TIMESTAMP", instant + rest)
+            day = self._check_field("DATE", _plus_months(day, months) + days).value
+            instant = self._show_clock(day * _DAY_US + time_us, clock - instant)
+        return self._check_field("TIMESTAMP", instant + rest)
 
     @staticmethod
     def _unit(token: Token) -> str:
@@ -216,7 +216,7 @@ class _ClockReplacer(Cursor):
     def _instant(self, moment: _ConditionTime) -> int:
         if moment.kind == "TIMESTAMP":
             return moment.value
-        return self._shown(moment.value * _DAY_US)
+        return self._show_clock(moment.value * _DAY_US)
 
     def _clock(self, instant: int) -> int:
         """Return the local time at an instant, both in microseconds."""
@@ -226,7 +226,7 @@ class _ClockReplacer(Cursor):
     def _offset_at(self, instant: int) -> int:
         return self._clock(instant) - instant
 
-    def _shown(self, clock: int, offset: int | None = None) -> int:
+    def _show_clock(self, clock: int, offset: int | None = None) -> int:
         """Return the instant of a local time; of two instants, the one with this offset."""
         before, after = self._offset_at(clock - _DAY_US), self._offset_at(clock + _DAY_US)
         for candidate_us in (before if offset is None else offset, before, after):
@@ -240,7 +240,7 @@ class _ClockReplacer(Cursor):
         clock = self._clock(moment.value)
         return value_texts(pa.array([clock], _CLOCK), UTC)[0] + offset_text(clock - moment.value)
 
-    def _checked(self, kind: str, value: int) -> _ConditionTime:
+    def _check_field(self, kind: str, value: int) -> _ConditionTime:
         # A day is kept at both ends, so that the time exists in all time zones.
         if not _FIRST_DAY < (value if kind == "DATE" else value // _DAY_US) < _LAST_DAY:
             raise ConfigError(f"{self._argument}={self._where!r}: a time is outside the years 1 to 9999")
@@ -253,7 +253,7 @@ class _ClockReplacer(Cursor):
         token = self._peek()
         digits = token.text
         if token.kind == "text":
-            digits = unquoted(token.text)
+            digits = unquote(token.text)
         if token.kind not in ("number", "text") or not re.fullmatch(r"-?[0-9]+", digits):
             raise self._error("a whole number")
         if len(digits) > _DIGITS_MAX:
@@ -263,10 +263,10 @@ class _ClockReplacer(Cursor):
             return -int(digits)
         return int(digits)
 
-    def _quoted(self, what: str) -> str:
+    def _parse_quoted(self, what: str) -> str:
         if self._peek().kind != "text":
             raise self._error(what)
-        return unquoted(self._advance().text)
+        return unquote(self._advance().text)
 
     def _is_moment(self) -> bool:
         word, following = self._peek().word, self._tokens[self._next + 1 : self._next + 3]

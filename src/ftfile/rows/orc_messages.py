@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -20,7 +20,15 @@ _CHUNK_HEAD_BYTES = 3
 _CHUNK_BYTES_MAX = 1 << 23  # the largest that a header can contain
 
 
-def fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
+class Field(NamedTuple):
+    """A field of a message."""
+
+    number: int
+    value: int | bytes
+    content: bytes  # with the key
+
+
+def fields(message: bytes) -> Iterator[Field]:
     """Yield number, value and bytes of each field; a ValueError for bytes that are not a message."""
     position = 0
     while position < len(message):
@@ -39,7 +47,7 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
                 position += size
         else:
             raise ValueError(f"a field of the unknown kind {kind}")
-        yield key >> 3, value, message[start:position]
+        yield Field(key >> 3, value, message[start:position])
 
 
 def number_field(field: int, value: int) -> bytes:
@@ -52,7 +60,7 @@ def bytes_field(field: int, value: bytes) -> bytes:
     return varint(field << 3 | _BYTES) + varint(len(value)) + value
 
 
-def plain(data: bytes, codec: int) -> bytes:
+def decode_message(data: bytes, codec: int) -> bytes:
     """Return decompressed data, given ORC's number of the codec.
 
     Raises:
@@ -67,17 +75,17 @@ def plain(data: bytes, codec: int) -> bytes:
         chunk = data[position : position + (head >> 1)]
         position += len(chunk)
         try:
-            blocks.append(chunk if head & 1 else _decompressed(chunk, codec))
+            blocks.append(chunk if head & 1 else _decompress_chunk(chunk, codec))
         except OSError as error:  # pyarrow raises it for damaged bytes
             raise ValueError(str(error)) from error
     return b"".join(blocks)
 
 
-def _decompressed(chunk: bytes, codec: int) -> bytes:
+def _decompress_chunk(chunk: bytes, codec: int) -> bytes:
     if codec == _ZLIB:
         stream = zlib.decompressobj(-zlib.MAX_WBITS)
         try:
-            return _whole(stream.decompress(chunk, _CHUNK_BYTES_MAX + 1))
+            return _decode_whole(stream.decompress(chunk, _CHUNK_BYTES_MAX + 1))
         except zlib.error as error:
             raise ValueError(str(error)) from error
     if codec == _SNAPPY:
@@ -87,10 +95,10 @@ def _decompressed(chunk: bytes, codec: int) -> bytes:
         plain: bytes = pa.Codec("snappy").decompress(chunk, size, asbytes=True)
         return plain
     assert codec == _ZSTD, f"codec {codec}"
-    return _whole(bytes(pa.CompressedInputStream(pa.BufferReader(chunk), "zstd").read(_CHUNK_BYTES_MAX + 1)))
+    return _decode_whole(bytes(pa.CompressedInputStream(pa.BufferReader(chunk), "zstd").read(_CHUNK_BYTES_MAX + 1)))
 
 
-def _whole(data: bytes) -> bytes:
+def _decode_whole(data: bytes) -> bytes:
     if len(data) > _CHUNK_BYTES_MAX:
         raise ValueError(f"a chunk of more than {_CHUNK_BYTES_MAX} bytes")
     return data

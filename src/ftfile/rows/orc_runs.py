@@ -67,11 +67,11 @@ def _run_of_version_1(data: bytes, position: int) -> tuple[Numbers, int]:
 
 def _run_of_version_2(data: bytes, position: int) -> tuple[Numbers, int]:
     kind = _bytes_at(data, position, 1)[0] >> 6
-    read_run = (_repeated, _direct, _patched, _deltas)[kind]
+    read_run = (_read_repeated, _read_direct, _read_patched, _read_deltas)[kind]
     return read_run(data, position)
 
 
-def _repeated(data: bytes, position: int) -> tuple[Numbers, int]:
+def _read_repeated(data: bytes, position: int) -> tuple[Numbers, int]:
     header = _bytes_at(data, position, 1)[0]
     size = ((header >> 3) & 7) + 1
     count = (header & 7) + _LEAST_REPEATED
@@ -79,9 +79,9 @@ def _repeated(data: bytes, position: int) -> tuple[Numbers, int]:
     return np.full(count, number, np.uint64), position + 1 + size
 
 
-def _direct(data: bytes, position: int) -> tuple[Numbers, int]:
+def _read_direct(data: bytes, position: int) -> tuple[Numbers, int]:
     code, count = _width_and_count(data, position)
-    return _packed(data, position + 2, _WIDTHS[code], count)
+    return _read_packed(data, position + 2, _WIDTHS[code], count)
 
 
 def _width_for(bits: int) -> int:
@@ -92,7 +92,7 @@ def _width_for(bits: int) -> int:
     return _BITS_64
 
 
-def _patched(data: bytes, position: int) -> tuple[Numbers, int]:
+def _read_patched(data: bytes, position: int) -> tuple[Numbers, int]:
     """Return the numbers of a run of the kind Patched Base.
 
     Its numbers are stored as differences from a base, without their highest bits. A patch contains the highest bits of
@@ -106,8 +106,8 @@ def _patched(data: bytes, position: int) -> tuple[Numbers, int]:
     gap_width = (fourth >> 5) + 1
     patch_count = fourth & 31
     base = _base(_bytes_at(data, position + 4, base_size))
-    numbers, position = _packed(data, position + 4 + base_size, width, count)
-    entries, position = _packed(data, position, _width_for(gap_width + patch_width), patch_count)
+    numbers, position = _read_packed(data, position + 4 + base_size, width, count)
+    entries, position = _read_packed(data, position, _width_for(gap_width + patch_width), patch_count)
     patch_mask = (1 << patch_width) - 1
     place = 0
     for entry in entries.tolist():
@@ -129,14 +129,14 @@ def _base(data: bytes) -> int:
     return number
 
 
-def _deltas(data: bytes, position: int) -> tuple[Numbers, int]:
+def _read_deltas(data: bytes, position: int) -> tuple[Numbers, int]:
     code, count = _width_and_count(data, position)
     first, position = read_varint(data, position + 2)
     zigzag, position = read_varint(data, position)
     delta = (zigzag >> 1) ^ -(zigzag & 1)
     if not code:  # all differences are equal
         return _steps(first, delta, count), position
-    sizes, position = _packed(data, position, _WIDTHS[code], max(0, count - _PAIR))
+    sizes, position = _read_packed(data, position, _WIDTHS[code], max(0, count - _PAIR))
     if delta < 0:
         sizes = np.uint64(0) - sizes  # negative differences modulo 2**64, as in the sum below
     head = np.array([first & _MASK_64, delta & _MASK_64], np.uint64)
@@ -160,7 +160,7 @@ def _width_and_count(data: bytes, position: int) -> tuple[int, int]:
     return code, count
 
 
-def _packed(data: bytes, position: int, width: int, count: int) -> tuple[Numbers, int]:
+def _read_packed(data: bytes, position: int, width: int, count: int) -> tuple[Numbers, int]:
     """Return numbers of `width` bits each, and the position after them."""
     size = (width * count + 7) // 8
     packed = np.frombuffer(_bytes_at(data, position, size), np.uint8)

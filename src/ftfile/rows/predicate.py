@@ -95,7 +95,7 @@ def any_of(parts: Sequence[Tree]) -> Tree:
     return parts[0] if len(parts) == 1 else Joined(tuple(parts), by_and=False)
 
 
-def opposite(leaf: Leaf) -> Leaf:
+def opposite_of(leaf: Leaf) -> Leaf:
     """Return the leaf that is true for the rows for which this leaf is false. Neither is true for null."""
     if isinstance(leaf, Compare):
         return replace(leaf, sign=OPPOSITES[leaf.sign])

@@ -151,7 +151,7 @@ def _field(field: dict[str, Any], prefix: str, problems: _Problems) -> pa.Field:
 
 def _type(spark: str | dict[str, Any], path: str, problems: _Problems) -> pa.DataType:
     if isinstance(spark, dict):
-        return _nested(spark, path, problems)
+        return _parse_nested(spark, path, problems)
     if atomic := _ATOMIC.get(spark):
         return atomic
     if match := _DECIMAL.fullmatch(spark):
@@ -173,7 +173,7 @@ def _advice(spark: str) -> str:
     return "cast it to a supported type"
 
 
-def _nested(spark: dict[str, Any], path: str, problems: _Problems) -> pa.DataType:
+def _parse_nested(spark: dict[str, Any], path: str, problems: _Problems) -> pa.DataType:
     kind = spark.get("type")
     if kind == "array":
         element = _type(spark["elementType"], f"{path}.element", problems)
@@ -331,7 +331,7 @@ def reads_back(old: pa.DataType, new: pa.DataType) -> bool:
     if not pa.types.is_nested(old):
         return old.equals(new) or is_wider(old, new) or _has_digits(old, new)
     if pa.types.is_struct(old) and pa.types.is_struct(new):
-        return not [*misfits(old, new), *respelled(old, new)]
+        return not [*misfits(old, new), *list_respelled(old, new)]
     if pa.types.is_list(old) and pa.types.is_list(new):
         return reads_back(old.value_type, new.value_type)
     if pa.types.is_map(old) and pa.types.is_map(new):
@@ -381,7 +381,7 @@ def _is_smaller(old: pa.DataType, new: pa.DataType) -> bool:
     return is_wider(new, old) and not (pa.types.is_floating(old) and pa.types.is_integer(new))
 
 
-def respelled(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> Iterator[str]:
+def list_respelled(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> Iterator[str]:
     """Yield a clause for each new field whose name differs from an old one only in case, also in structs."""
     old_fields = {field.name.lower(): field for field in old}
     for field in new:
@@ -391,5 +391,5 @@ def respelled(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> Iterator[str]
         if before.name != field.name:
             yield f"{field.name} is recorded as {before.name}"
         elif pa.types.is_struct(before.type) and pa.types.is_struct(field.type):
-            for clause in respelled(before.type, field.type):
+            for clause in list_respelled(before.type, field.type):
                 yield f"in {field.name}, {clause}"

@@ -132,7 +132,7 @@ class _VariantDecoder:
         for index, name in enumerate(sorted(fields, key=utf_16)):  # in any order that another program has chosen
             if index:
                 yield ","
-            yield f"{_quoted(name)}:"
+            yield f"{_quote_text(name)}:"
             yield fields[name]
         yield "}"
 
@@ -140,7 +140,7 @@ class _VariantDecoder:
         header = self._take(start, 1)[0]
         kind = header >> 2
         if header & 3 == _SHORT_STRING:
-            return _quoted(self._take(start + 1, kind).decode())
+            return _quote_text(self._take(start + 1, kind).decode())
         if kind in _CONSTANTS:
             return _CONSTANTS[kind]
         if kind in _BYTES:
@@ -153,15 +153,15 @@ class _VariantDecoder:
             return f'"{"-".join(digits[first:last] for first, last in _UUID_PARTS)}"'
         (size,) = self._numbers(start, 4, 1)
         data = self._take(start + 4, size)
-        return _quoted(data.decode() if kind == _STRING else binascii.b2a_base64(data, newline=False).decode())
+        return _quote_text(data.decode() if kind == _STRING else binascii.b2a_base64(data, newline=False).decode())
 
     def _number_or_time(self, start: int, kind: int) -> str:
         if kind in _INTEGERS:
-            return str(self._signed(start, _INTEGERS[kind]))
+            return str(self._read_signed(start, _INTEGERS[kind]))
         if kind in _DECIMALS:
             size, digits_max = _DECIMALS[kind]
             scale = self._take(start, 1)[0]
-            return _decimal_text(self._signed(start + 1, size), scale, digits_max)
+            return _decimal_text(self._read_signed(start + 1, size), scale, digits_max)
         if kind in _FLOATS:
             layout, size, arrow = _FLOATS[kind]
             return _float_text(struct.unpack(layout, self._take(start, size))[0], arrow)
@@ -169,14 +169,14 @@ class _VariantDecoder:
 
     def _time(self, start: int, kind: int) -> str:
         if kind == _DATE:
-            return _text(self._signed(start, 4), pa.date32())
+            return _text(self._read_signed(start, 4), pa.date32())
         if kind == _TIMESTAMP_NTZ:
-            return _clock_text(self._signed(start, 8))
+            return _clock_text(self._read_signed(start, 8))
         if kind == _TIMESTAMP:
-            return self._instant_text(self._signed(start, 8))
+            return self._instant_text(self._read_signed(start, 8))
         raise ValueError(f"a VARIANT with a value of type {kind}, for which Spark has no JSON text")
 
-    def _signed(self, start: int, size: int) -> int:
+    def _read_signed(self, start: int, size: int) -> int:
         return int.from_bytes(self._take(start, size), "little", signed=True)
 
     def _instant_text(self, instant_us: int) -> str:
@@ -205,7 +205,7 @@ def _keys(metadata: bytes) -> list[str]:
     return [metadata[bounds[index] : bounds[index + 1]].decode() for index in range(count)]
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
     if "\\u00" in quoted:
         return _ESCAPE.sub(_as_in_java, quoted)

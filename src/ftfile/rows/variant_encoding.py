@@ -30,12 +30,16 @@ class _Fields(list[tuple[str, Any]]):
     """The fields of an object, in their order."""
 
 
-def _refused(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
 _decoder = json.JSONDecoder(
-    object_pairs_hook=_Fields, parse_int=_NumberText, parse_float=_NumberText, parse_constant=_refused, strict=True
+    object_pairs_hook=_Fields,
+    parse_int=_NumberText,
+    parse_float=_NumberText,
+    parse_constant=_refuse_constant,
+    strict=True,
 )
 
 
@@ -59,7 +63,7 @@ def variant_of(value: Any) -> tuple[bytes, bytes]:  # noqa: ANN401 - JSON
     """
     encoder = _VariantEncoder()
     try:
-        encoded = encoder.encoded(value, 0)
+        encoded = encoder.encode(value, 0)
     except RecursionError as error:
         raise ValueError(f"JSON of more than {LEVELS_MAX} levels") from error
     return encoded, encoder.metadata()
@@ -71,7 +75,7 @@ class _VariantEncoder:
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
 
-    def encoded(self, value: Any, level: int) -> bytes:  # noqa: ANN401 - JSON
+    def encode(self, value: Any, level: int) -> bytes:  # noqa: ANN401 - JSON
         if isinstance(value, _NumberText):
             return _number(value)
         if isinstance(value, str):
@@ -85,14 +89,14 @@ class _VariantEncoder:
         if not isinstance(value, _Fields):
             items = []
             for item in value:  # a comprehension would double the depth of nested calls
-                items.append(self.encoded(item, level + 1))
+                items.append(self.encode(item, level + 1))
             return _array(items)
         fields: dict[str, tuple[int, bytes]] = {}
         for name, item in value:
             if name in fields:
                 raise ValueError(f"an object with two fields named {name!r}")
             key_id = self._ids.setdefault(name, len(self._ids))
-            fields[name] = key_id, self.encoded(item, level + 1)
+            fields[name] = key_id, self.encode(item, level + 1)
         return _object(fields)
 
     def metadata(self) -> bytes:
@@ -100,7 +104,7 @@ class _VariantEncoder:
         offsets = _offsets(names)
         size = _size_of(max(offsets[-1], len(names)))
         return b"".join(
-            [bytes([_VERSION | (size - 1) << 6]), _unsigned([len(names), *offsets], size), *names],
+            [bytes([_VERSION | (size - 1) << 6]), _encode_unsigned([len(names), *offsets], size), *names],
         )
 
 
@@ -109,7 +113,7 @@ def _array(items: list[bytes]) -> bytes:
     size = _size_of(offsets[-1])
     is_large = len(items) > _COUNT_MAX
     header = _ARRAY | (size - 1) << 2 | is_large << 4
-    return b"".join([bytes([header]), _count(len(items)), _unsigned(offsets, size), *items])
+    return b"".join([bytes([header]), _count(len(items)), _encode_unsigned(offsets, size), *items])
 
 
 def _object(fields: dict[str, tuple[int, bytes]]) -> bytes:
@@ -123,7 +127,7 @@ def _object(fields: dict[str, tuple[int, bytes]]) -> bytes:
     is_large = len(items) > _COUNT_MAX
     header = _OBJECT | (size - 1) << 2 | (id_size - 1) << 4 | is_large << 6
     by_name = [*(offset_of[name] for name in names), offsets[-1]]
-    lists = [_count(len(items)), _unsigned(ids, id_size), _unsigned(by_name, size)]
+    lists = [_count(len(items)), _encode_unsigned(ids, id_size), _encode_unsigned(by_name, size)]
     return b"".join([bytes([header]), *lists, *items])
 
 
@@ -138,7 +142,7 @@ def _size_of(number: int) -> int:
     return max(1, -(-number.bit_length() // 8))
 
 
-def _unsigned(numbers: list[int], size: int) -> bytes:
+def _encode_unsigned(numbers: list[int], size: int) -> bytes:
     return b"".join([number.to_bytes(size, "little") for number in numbers])
 
 

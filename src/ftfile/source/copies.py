@@ -86,7 +86,7 @@ class Originals:
         if start not in self._by_start:
             originals = []
             for file, place in self._table.known_by_start(start):
-                originals.append(self._original(file, place))
+                originals.append(self._find_original(file, place))
             originals.sort(key=attrgetter("modified_ms"), reverse=True)
             self._by_start[start] = tuple(originals)
         return self._by_start[start]
@@ -97,7 +97,7 @@ class Originals:
             return False
         return match.before is None or len(self.starting(match.before.start)) > 1
 
-    def _original(self, file: KnownFile, place: int) -> Original:
+    def _find_original(self, file: KnownFile, place: int) -> Original:
         match = self._matches.get(place)
         row = self._moved.get(file.key)
         may_be_same = match is None or match.rule in {IdentityRule.SAME, IdentityRule.UNDECIDED}
@@ -160,7 +160,7 @@ def match_content(
         content = firsts[row.place, codec]
         if isinstance(content, Failure) or content.size_bytes < CONTENT_BYTES_MIN:
             continue
-        first = _first(content)
+        first = _first_of(content)
         if not match.position:
             new = contents.new[first.start]
         else:
@@ -175,9 +175,9 @@ def match_content(
             contents.new[first.start].append(Original(None, row, first=first))
     answers = {**firsts, **(yield probes.list())}
     for key in originals:
-        answers[key] = _unless_rewritten(firsts[key], answers[key])
+        answers[key] = _answer_unless_rewritten(firsts[key], answers[key])
     listed = yield _original_probes(originals, answers)
-    decide = partial(_matched, answers=answers, originals=originals, listed=listed, contents=contents)
+    decide = partial(_match_originals, answers=answers, originals=originals, listed=listed, contents=contents)
     return [decide(match) for match in matches]
 
 
@@ -214,14 +214,14 @@ def _first_end(size_bytes: int) -> int:
     return min(size_bytes, WINDOW_BYTES)
 
 
-def _first(content: Content) -> Fingerprints:
+def _first_of(content: Content) -> Fingerprints:
     """Return the fingerprints of the first KiB, or of a shorter content."""
     return content.prints[_first_end(content.size_bytes)]
 
 
 def _candidates(originals: Sequence[Original], match: Match, content: Content) -> list[Original]:
     """Return the possible originals of a file: the newest deleted files, then the newest listed files."""
-    head = _first(content).head
+    head = _first_of(content).head
     is_window = content.size_bytes >= WINDOW_BYTES
     deleted: list[Original] = []
     listed: list[Original] = []
@@ -245,11 +245,11 @@ def _candidates(originals: Sequence[Original], match: Match, content: Content) -
     return [*deleted[:_ORIGINALS_MAX], *listed[:_ORIGINALS_MAX]]
 
 
-def _unless_rewritten(first: Answer, second: Answer) -> Answer:
+def _answer_unless_rewritten(first: Answer, second: Answer) -> Answer:
     """Return the second answer about a content, or `CHANGED` if its first bytes differ from the first answer."""
     if isinstance(first, Failure) or isinstance(second, Failure):
         return second
-    if second.prints[second.size_bytes].start == _first(first).start:
+    if second.prints[second.size_bytes].start == _first_of(first).start:
         return second
     return CHANGED
 
@@ -275,7 +275,7 @@ class _PlanProbes:
         return probes
 
 
-def _matched(
+def _match_originals(
     match: Match,
     answers: Mapping[Key, Answer],
     originals: Mapping[Key, Sequence[Original]],
@@ -293,7 +293,7 @@ def _matched(
         if isinstance(content, Failure):
             return replace(match, rule=IdentityRule.UNDECIDED, error=content.error)
         compared = [_compare(one, content, listed) for one in originals.get((place, codec), ())]
-        for original in _related(compared, Relation.MISMATCH):
+        for original in _select_related(compared, Relation.MISMATCH):
             if original.row is not None:
                 contents.mismatched.add(original.row.key)
         for rule in _RULES:
@@ -351,19 +351,19 @@ def _compare(original: Original, content: Content, listed: Answers) -> Compariso
     return Comparison(original, relation)
 
 
-def _related(compared: Sequence[Comparison], *relations: Relation) -> list[Original]:
+def _select_related(compared: Sequence[Comparison], *relations: Relation) -> list[Original]:
     return [one.original for one in compared if one.relation in relations]
 
 
-def _copied(match: Match, copy: Copy, compared: Sequence[Comparison], _: Contents) -> Match | None:
+def _match_copy(match: Match, copy: Copy, compared: Sequence[Comparison], _: Contents) -> Match | None:
     """Apply rule 5."""
     size_bytes = copy.content.size_bytes
     copied: list[tuple[Original, int]] = []
-    for original in _related(compared, Relation.BEGINNING):
+    for original in _select_related(compared, Relation.BEGINNING):
         if original.file is not None:
             copied.append((original, original.file.position))
     if not copied:
-        copied = [(original, -1) for original in _related(compared, Relation.UNREAD)]
+        copied = [(original, -1) for original in _select_related(compared, Relation.UNREAD)]
     if not copied:
         return None
     original, position = max(copied, key=itemgetter(1))
@@ -374,7 +374,7 @@ def _copied(match: Match, copy: Copy, compared: Sequence[Comparison], _: Content
     return replace(match, rule=IdentityRule.COPY, copy=copy)
 
 
-def _undecided(match: Match, _: Copy, compared: Sequence[Comparison], __: Contents) -> Match | None:
+def _leave_undecided(match: Match, _: Copy, compared: Sequence[Comparison], __: Contents) -> Match | None:
     """Apply rule 6."""
     is_undecided, error = False, None
     for comparison in compared:
@@ -392,10 +392,10 @@ def _position_and_listed(candidate: tuple[KnownFile, Row | None]) -> tuple[int, 
     return file.position, row is not None
 
 
-def _continued(match: Match, copy: Copy, compared: Sequence[Comparison], contents: Contents) -> Match | None:
+def _continue_copy(match: Match, copy: Copy, compared: Sequence[Comparison], contents: Contents) -> Match | None:
     """Apply rule 7."""
     candidates: list[tuple[KnownFile, Row | None]] = []
-    for original in _related(compared, Relation.CONTINUATION):
+    for original in _select_related(compared, Relation.CONTINUATION):
         if original.file is not None:
             candidates.append((original.file, original.row))
     if not candidates:
@@ -420,11 +420,11 @@ def _continued(match: Match, copy: Copy, compared: Sequence[Comparison], content
 def _cut_copy(match: Match, copy: Copy, compared: Sequence[Comparison], _: Contents) -> Match | None:
     """Apply rule 8. All compared files have the same first KiB as the content, as far as the content has it."""
     size_bytes = copy.content.size_bytes
-    for one in _related(compared, Relation.OTHER):
+    for one in _select_related(compared, Relation.OTHER):
         if one.cut_off and one.file is not None and one.file.position > size_bytes:
             copy = copy._replace(original=one.cut_off, is_read=size_bytes >= WINDOW_BYTES)
             return replace(match, rule=IdentityRule.CUT_COPY, copy=copy)
     return None
 
 
-_RULES = (_copied, _undecided, _continued, _cut_copy)
+_RULES = (_match_copy, _leave_undecided, _continue_copy, _cut_copy)

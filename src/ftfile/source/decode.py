@@ -21,7 +21,7 @@ from ftfile.core.logs import get_logger
 from ftfile.core.options.kinds import FileRange
 from ftfile.filters.keys import Keys
 from ftfile.formats.partition_paths import values_of_path, with_path_columns
-from ftfile.formats.reading.memory_limit import bounded
+from ftfile.formats.reading.memory_limit import limit_batches
 from ftfile.log.places import list_or_empty
 from ftfile.log.sealed import KEY_PROVIDER_VARIABLE
 from ftfile.source.contents import CONTENT_BYTES_MIN
@@ -98,7 +98,7 @@ def _cut_rows(
     planned = cut.range
     if _is_skipped(planned, decoding):
         if cut.start == planned.start:  # logged once, even if several tasks read parts of the range
-            _log.warning("skipped by skipRanges; remove this option after the batch: %s", _shown(planned))
+            _log.warning("skipped by skipRanges; remove this option after the batch: %s", _text_of_range(planned))
         return
     in_path = _path_values(planned.path, requested, decoding.times.zone)
     in_file = pa.schema([field for field in requested if field.name not in in_path])
@@ -153,7 +153,7 @@ def _rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDeco
     if decoding.is_utf_16:
         if not planned.whole:
             raise ConfigError(
-                f"{_shown(planned)} are lines of a growing file, planned with another encoding. "
+                f"{_text_of_range(planned)} are lines of a growing file, planned with another encoding. "
                 f"encoding={decoding.encoding} is only for files that are read as a whole. Run this batch with the "
                 "old options first"
             )
@@ -165,7 +165,7 @@ def _rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: FileDeco
         stored_bytes = content.file.size_bytes
     else:
         stored_bytes = min(planned.end, LINE_BYTES_MAX)
-    return bounded(rows, stored_bytes, planned.path)
+    return limit_batches(rows, stored_bytes, planned.path)
 
 
 def _check_encrypted(content: RangeContent, decoding: FileDecoding) -> None:
@@ -180,7 +180,7 @@ def _is_skipped(planned: Range, decoding: FileDecoding) -> bool:
     return FileRange(planned.path, planned.start, planned.end) in decoding.skip_ranges
 
 
-def _shown(planned: Range) -> str:
+def _text_of_range(planned: Range) -> str:
     return f"the bytes {planned.start} to {planned.end} of {planned.path!r}"
 
 
@@ -259,7 +259,7 @@ def open_range(
             if content.has_range():
                 yield content
                 return
-    what = f"{_shown(planned)}, which a batch must read,"
+    what = f"{_text_of_range(planned)}, which a batch must read,"
     skipped = (*decoding.skip_ranges, FileRange(planned.path, planned.start, planned.end))
     option = f"skipRanges={','.join(skip.to_text() for skip in skipped)}"
     if not is_gone:

@@ -81,11 +81,11 @@ def extend(
         StorageError: the file cannot be read now.
     """
     if match.row.size_bytes < 0:
-        return parked(
+        return park(
             settings, match, "its storage does not report the length of the file: copy it to a storage system that does"
         )
     if settings.decoding.encrypted_only and not is_encrypted(match.row.path):
-        return parked(settings, match, _IN_THE_CLEAR)
+        return park(settings, match, _IN_THE_CLEAR)
     if match.rule is IdentityRule.CUT_COPY and match.copy is not None and not match.copy.is_read:
         if unchanged_s < settings.close_inactive:
             return CHANGED  # the file may still grow, and can be distinguished from others when it has a KiB
@@ -115,7 +115,7 @@ def extend_unread(
     return Extension(entry=_entry(match, planned.end, Fingerprints(planned.head, planned.tail)))
 
 
-def parked(settings: SourceSettings, match: Match, reason: str) -> Extension:
+def park(settings: SourceSettings, match: Match, reason: str) -> Extension:
     """Return an extension that skips a file until it changes; the known position of the file is kept."""
     # An overwritten file that is read as a whole only counts as overwritten once it is read.
     is_overwritten = (
@@ -128,7 +128,7 @@ def parked(settings: SourceSettings, match: Match, reason: str) -> Extension:
     return Extension(entry=structs.replace(entry, parked=reason))
 
 
-def unread(settings: SourceSettings, match: Match) -> FileEntry | None:
+def plan_unread(settings: SourceSettings, match: Match) -> FileEntry | None:
     """Return the entry of a file that this plan does not read; None if its known state does not change.
 
     A moved file is known at its new path up to the position where reading ended. A replaced or truncated file is known
@@ -203,7 +203,7 @@ def _extend_lines(
     fs: FileSystem, settings: SourceSettings, match: Match, unchanged_s: float, bytes_max: int | None
 ) -> Extension:
     row, begin, size = match.row, match.position, match.row.size_bytes
-    nothing = Extension(entry=unread(settings, match))
+    nothing = Extension(entry=plan_unread(settings, match))
     if begin >= size:
         return nothing
     with open_listed(fs, row) as file:
@@ -237,11 +237,11 @@ def _extend_whole(fs: FileSystem, settings: SourceSettings, match: Match, unchan
     is_truncated = match.rule is IdentityRule.TRUNCATED and settings.file_identity == "native" and not settings.tail
     is_overwritten = match.position > 0 or is_truncated
     if match.position == size:
-        return Extension(entry=unread(settings, match))  # only its path or its time differs
+        return Extension(entry=plan_unread(settings, match))  # only its path or its time differs
     with open_listed(fs, row) as file:
         if file is None or file.size_bytes != size:
             return CHANGED
-        fault = _unfinished(fs, settings, match=match, file=file, unchanged_s=unchanged_s)
+        fault = _extend_unfinished(fs, settings, match=match, file=file, unchanged_s=unchanged_s)
         prints = fingerprints(file.read_at, size)
         codec = codec_in(row.path, file.read_at)
     if fault is not None:
@@ -255,7 +255,7 @@ def _extend_whole(fs: FileSystem, settings: SourceSettings, match: Match, unchan
     return replace(extension, range=structs.replace(_range(match, 0, size, prints), whole=True, compression=codec))
 
 
-def _unfinished(
+def _extend_unfinished(
     fs: FileSystem, settings: SourceSettings, match: Match, file: InputFile, unchanged_s: float
 ) -> Extension | None:
     """Return the extension of a file that cannot be read as a whole yet, or None."""
@@ -267,7 +267,7 @@ def _unfinished(
         length = min(file.size_bytes, 16)
         if _has_end_mark(settings.decoding.file_format, file.read_at(file.size_bytes - length, length)):
             return None
-        return young or parked(
+        return young or park(
             settings, match, f"its end is not the end of a complete {settings.decoding.file_format} file"
         )
     return young
@@ -366,7 +366,7 @@ class PlanBuilder:
             if place in self._ranges or place in self._entries:
                 entry = None
             else:
-                entry = unread(self._settings, match)
+                entry = plan_unread(self._settings, match)
             if entry is not None:
                 self._entries[place] = entry
 
@@ -393,9 +393,9 @@ class PlanBuilder:
         if plan.is_empty:
             return plan
         low = self._low(now_ms)
-        return structs.replace(plan, files=entries + self._refreshed(low), low=low)
+        return structs.replace(plan, files=entries + self._refresh_entries(low), low=low)
 
-    def _refreshed(self, low: int) -> tuple[FileEntry, ...]:
+    def _refresh_entries(self, low: int) -> tuple[FileEntry, ...]:
         """Return new entries of known files that would be forgotten at `low`, although they were touched later."""
         entries = []
         for row in self.table.touched_below(low):

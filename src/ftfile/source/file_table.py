@@ -121,7 +121,7 @@ class Table:
             modified_ms=int(listing.times[place]),
             identity=lasting_identity(listing.identities[place]),
             identity_hash=listing.hashes[place].tobytes(),
-            known=None if number < 0 else KnownFile.unpacked(self.known.rows[number].tobytes()),
+            known=None if number < 0 else KnownFile.unpack(self.known.rows[number].tobytes()),
             since_s=float(listing.since_s[place]),
             is_changed=bool(self._is_changed[place]),
         )
@@ -144,7 +144,7 @@ class Table:
         hashes = np.frombuffer(b"".join(row.identity_hash for row in rows), "<u8")
         gone = self.known.rows[(self._place_of < 0) | self._is_changed[self._place_of]]
         for record in gone[np.isin(gone["identity"], hashes[hashes != 0])]:
-            file = KnownFile.unpacked(record.tobytes())
+            file = KnownFile.unpack(record.tobytes())
             files[file.identity].append(file)
         return files
 
@@ -159,7 +159,7 @@ class Table:
         high = np.searchsorted(starts, digest, "right")
         files = []
         for number in numbers[low:high].tolist():
-            file = KnownFile.unpacked(self.known.rows[number].tobytes())
+            file = KnownFile.unpack(self.known.rows[number].tobytes())
             files.append((file, int(self._place_of[number])))
         return files
 

@@ -53,7 +53,7 @@ class KnownFiles:
     def rows(self) -> NDArray[Any]:
         """Return all rows, sorted by key, as an array of `ROW`."""
         if self._pending:
-            self._rows, self._pending = _merged(self._rows, self._pending, self.low), {}
+            self._rows, self._pending = _merge_rows(self._rows, self._pending, self.low), {}
         return self._rows
 
     def find(self, highs: NDArray[np.uint64], lows: NDArray[np.uint64]) -> NDArray[np.intp]:
@@ -69,7 +69,7 @@ class KnownFiles:
         if row is None:
             file = None
         else:
-            file = KnownFile.unpacked(row)
+            file = KnownFile.unpack(row)
         if file is not None and file.modified_ms >= self.low:
             return file
         return None
@@ -88,7 +88,7 @@ class KnownFiles:
         made.planned_ms = plan.planned_ms
         made._rows, made._pending = self._rows, {**self._pending, **self._changes(plan)}
         if made.low > self.low and not made._pending:
-            made._rows = _young(made._rows, made.low)
+            made._rows = _select_young(made._rows, made.low)
         if len(made._pending) > max(_PENDING_MIN, len(made._rows) // _PENDING_SHARE):
             made._rows, made._pending = made.rows, {}
         return made
@@ -105,20 +105,20 @@ class KnownFiles:
             if entry.displaces:
                 file = self.get(key_of(plan.root, entry.path))
             if file is not None and file.key not in changes:
-                displaced[file.key] = file.displaced()
-                changes |= {file.key: None, displaced[file.key].key: displaced[file.key].packed()}
+                displaced[file.key] = file.displace()
+                changes |= {file.key: None, displaced[file.key].key: displaced[file.key].pack()}
         ranges = {planned.path: planned for planned in plan.ranges}
         for planned in plan.ranges:
             file = _known_file(plan.root, planned, planned.end)
-            changes[file.key] = file.packed()
+            changes[file.key] = file.pack()
         for entry in plan.files:
             file = _known_file(plan.root, entry, entry.position, parked=bool(entry.parked))
-            changes[file.key] = file.packed()
+            changes[file.key] = file.pack()
         for entry in plan.files:
             key = bytes.fromhex(entry.advances)
             gone = displaced.get(key) or (self.get(key) if key and key not in changes else None)
             if gone is not None:
-                changes[gone.key] = _advanced(gone, ranges[entry.path]).packed()
+                changes[gone.key] = _advance_file(gone, ranges[entry.path]).pack()
         return changes
 
     def to_bytes(self) -> bytes:
@@ -160,14 +160,14 @@ def _known_file(root: str, part: Range | FileEntry, position: int, *, parked: bo
     )
 
 
-def _advanced(file: KnownFile, planned: Range) -> KnownFile:
+def _advance_file(file: KnownFile, planned: Range) -> KnownFile:
     """Return the new state of a deleted file after a range of its compressed copy was read."""
     modified_ms = max(file.modified_ms, planned.modified_ms)
     file = file._replace(position=planned.end, size_bytes=planned.end, modified_ms=modified_ms)
     return file._replace(head=planned.head, tail=planned.tail)
 
 
-def _young(rows: NDArray[Any], low: int) -> NDArray[Any]:
+def _select_young(rows: NDArray[Any], low: int) -> NDArray[Any]:
     is_young = rows["modified"] >= low
     if is_young.all():
         return rows
@@ -199,7 +199,7 @@ def _find_one(rows: NDArray[Any], key: bytes) -> bytes | None:
     return None
 
 
-def _merged(rows: NDArray[Any], changes: dict[bytes, bytes | None], low: int) -> NDArray[Any]:
+def _merge_rows(rows: NDArray[Any], changes: dict[bytes, bytes | None], low: int) -> NDArray[Any]:
     halves = np.frombuffer(b"".join(changes), np.dtype("<u8")).reshape(-1, 2)
     places = _find(rows, halves[:, 0], halves[:, 1])
     kept = np.delete(rows, places[places >= 0])
@@ -208,4 +208,4 @@ def _merged(rows: NDArray[Any], changes: dict[bytes, bytes | None], low: int) ->
     both = np.insert(kept, np.searchsorted(kept["high"], added["high"]), added)
     if np.any(both["high"][1:] == both["high"][:-1]):
         both = both[np.lexsort((both["low"], both["high"]))]
-    return _young(both, low)
+    return _select_young(both, low)

@@ -69,7 +69,7 @@ def has_unread(rows: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def packed_rows(rows: NDArray[Any]) -> Iterator[bytes]:
-    """Yield each row in the form of `KnownFile.packed`."""
+    """Yield each row in the form of `KnownFile.pack`."""
     data = rows.tobytes()
     for begin in range(0, len(data), ROW.itemsize):
         yield data[begin : begin + ROW.itemsize]
@@ -89,7 +89,7 @@ class KnownFile(NamedTuple):
     is_displaced: bool = False  # another file is at its path; its key is not the key of a path
 
     @classmethod
-    def unpacked(cls, row: bytes) -> KnownFile:
+    def unpack(cls, row: bytes) -> KnownFile:
         """Return the file of a row."""
         key, position, size_bytes, modified_ms, identity, head, tail, flags = _PACKED.unpack(row)
         return cls(
@@ -104,7 +104,7 @@ class KnownFile(NamedTuple):
             is_displaced=bool(flags & DISPLACED),
         )
 
-    def packed(self) -> bytes:
+    def pack(self) -> bytes:
         """Return the file as a row."""
         flags = PARKED * self.is_parked | DISPLACED * self.is_displaced
         head, tail = _bytes(self.head), _bytes(self.tail)
@@ -118,9 +118,9 @@ class KnownFile(NamedTuple):
 
     def displaced_key(self) -> bytes:
         """Return the key of the file after another file has replaced it at its path."""
-        return hashlib.blake2b(self.packed(), digest_size=KEY_BYTES).digest()
+        return hashlib.blake2b(self.pack(), digest_size=KEY_BYTES).digest()
 
-    def displaced(self) -> KnownFile:
+    def displace(self) -> KnownFile:
         """Return the known state of the file after another file has replaced it at its path."""
         return self._replace(key=self.displaced_key(), is_displaced=True)
 

@@ -187,7 +187,7 @@ def _visit(
     for pattern in patterns:
         if not pattern:
             files += [info for info in infos if not info.is_directory]
-            directories += [(path, pattern) for path in _followed(infos, cut, is_recursive=is_recursive)]
+            directories += [(path, pattern) for path in _list_followed(infos, cut, is_recursive=is_recursive)]
         elif has_wildcard(pattern[0]):
             entries += [(info, pattern[1:]) for info in _matching(infos, cut, pattern[0])]
     for info, remaining in entries:
@@ -195,7 +195,7 @@ def _visit(
             directories.append((info.path, remaining))
         elif not remaining:
             files.append(info)
-    return _Visit(_accepted(files, cut, chosen), directories, logs)
+    return _Visit(_accept_files(files, cut, chosen), directories, logs)
 
 
 def _named_entries(fs: FileSystem, directory: str, patterns: Iterable[_Pattern]) -> list[tuple[FileInfo, _Pattern]]:
@@ -221,7 +221,7 @@ def _matching(infos: Iterable[FileInfo], cut: int, glob: str) -> Iterator[FileIn
             yield info
 
 
-def _followed(infos: Iterable[FileInfo], cut: int, *, is_recursive: bool) -> Iterator[str]:
+def _list_followed(infos: Iterable[FileInfo], cut: int, *, is_recursive: bool) -> Iterator[str]:
     """Yield the subdirectories to list: all with `is_recursive`, otherwise the directories of partitions."""
     for info in infos:
         name = info.path[cut:]
@@ -230,7 +230,7 @@ def _followed(infos: Iterable[FileInfo], cut: int, *, is_recursive: bool) -> Ite
             yield info.path
 
 
-def _accepted(infos: Iterable[FileInfo], cut: int, chosen: _PathFilter | None) -> _ListedFiles:
+def _accept_files(infos: Iterable[FileInfo], cut: int, chosen: _PathFilter | None) -> _ListedFiles:
     """Return the files of a directory that are not hidden and are accepted; their names begin at `cut`."""
     # Several patterns may match one file. The first and last character of most names show that they are not hidden.
     accepted = {}
@@ -298,7 +298,7 @@ class _PathFilter(NamedTuple):
 def _listing(root: str, files: _ListedFiles, before: Listing | None, now_s: float) -> Listing:
     """Return a listing that contains each file once. Values of unchanged files are reused from the listing `before`."""
     if before is None or files.paths != before.paths or files.identities != before.identities:
-        files = _once(files)
+        files = _drop_repeated(files)
         keys, hashes, places = _keys_and_hashes(root, files, before)
     else:
         files = files._replace(paths=before.paths, identities=before.identities)
@@ -320,13 +320,19 @@ def _listing(root: str, files: _ListedFiles, before: Listing | None, now_s: floa
     )
 
 
-def _keys_and_hashes(
-    root: str, files: _ListedFiles, before: Listing | None
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.intp]]:
+class _ListedColumns(NamedTuple):
+    """Columns of a listing."""
+
+    keys: NDArray[np.uint64]
+    hashes: NDArray[np.uint64]
+    places: NDArray[np.intp]  # in the listing before; -1 for new files
+
+
+def _keys_and_hashes(root: str, files: _ListedFiles, before: Listing | None) -> _ListedColumns:
     """Return the columns of keys and hashes, and the places of the files in the listing `before`; -1 for new files."""
     count = len(files.paths)
     if before is None or not len(before):
-        return _keys(root, files.paths), _hashes(files.identities), np.full(count, -1)
+        return _ListedColumns(_keys(root, files.paths), _hashes(files.identities), np.full(count, -1))
     place_of = dict(zip(before.paths, range(len(before)), strict=True))
     places = np.fromiter(map(place_of.get, files.paths, repeat(-1)), np.intp, count)
     keys, hashes, is_new = before.keys[places], before.hashes[places], places < 0
@@ -334,7 +340,7 @@ def _keys_and_hashes(
     identities = map(before.identities.__getitem__, places.tolist())
     is_other = np.fromiter(map(ne, files.identities, identities), bool, count) | is_new
     hashes[is_other] = _hashes(compress(files.identities, is_other))
-    return keys, hashes, places
+    return _ListedColumns(keys, hashes, places)
 
 
 def _keys(root: str, paths: Iterable[str]) -> NDArray[np.uint64]:
@@ -345,7 +351,7 @@ def _hashes(identities: Iterable[str | None]) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(map(identity_hash, map(lasting_identity, identities))), "<u8")
 
 
-def _once(files: _ListedFiles) -> _ListedFiles:
+def _drop_repeated(files: _ListedFiles) -> _ListedFiles:
     """Return each file under one name: a name that is not a link if possible, then the first name in sort order."""
     names = [identity or f"/{path}" for identity, path in zip(files.identities, files.paths, strict=True)]
     if len(set(names)) == len(names):

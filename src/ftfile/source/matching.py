@@ -205,7 +205,7 @@ class _Matching:
         """Match known files by path, identity and content."""
         for row in self._open_rows():
             file = row.known
-            if file is not None and file.identity == row.identity_hash and self._goes_on(row, file):
+            if file is not None and file.identity == row.identity_hash and self._is_continued(row, file):
                 self._claim(row, file, IdentityRule.SAME)
 
     def claim_renamed(self) -> None:
@@ -213,7 +213,7 @@ class _Matching:
         for row in self._open_rows():
             files = []
             for file in self._known.get(row.identity_hash, ()):
-                if file.key != row.key and self._goes_on(row, file):
+                if file.key != row.key and self._is_continued(row, file):
                     files.append(file)
             if files:
                 self._claim(row, max(files, key=_rank), IdentityRule.MOVED)
@@ -226,7 +226,7 @@ class _Matching:
                 undecided.add(match.row.identity_hash)
         for row in self._open_rows():
             file = row.known
-            if file is None or not file.position or not self._goes_on(row, file):
+            if file is None or not file.position or not self._is_continued(row, file):
                 continue
             if file.identity != NO_IDENTITY and file.identity in undecided:
                 self._matches[row.place] = Match(row, IdentityRule.UNDECIDED)
@@ -238,13 +238,13 @@ class _Matching:
         matches = {}
         for row in self._rows:
             match = self._matches.get(row.place, Match(row, IdentityRule.NEW))
-            matches[row.place] = self._beside_known(match, keeps_truncated=keeps_truncated)
+            matches[row.place] = self._match_beside_known(match, keeps_truncated=keeps_truncated)
         return matches
 
     def _open_rows(self) -> list[Row]:
         return [row for row in self._rows if row.place not in self._matches]
 
-    def _goes_on(self, row: Row, file: KnownFile) -> bool:
+    def _is_continued(self, row: Row, file: KnownFile) -> bool:
         """Return True if a known file is unclaimed, and the listed file begins with all bytes that were read of it."""
         if file.key in self._claimed:
             return False
@@ -257,7 +257,7 @@ class _Matching:
         self._claimed.add(file.key)
         self._matches[row.place] = Match(row, rule, file, (file.key,) if rule is IdentityRule.MOVED else ())
 
-    def _beside_known(self, match: Match, *, keeps_truncated: bool) -> Match:
+    def _match_beside_known(self, match: Match, *, keeps_truncated: bool) -> Match:
         """Return a match with its effect on the file that was known at its path."""
         row, file = match.row, match.row.known
         is_here = match.rule in {IdentityRule.NEW, IdentityRule.MOVED}

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from ftfile.core.errors import ConfigError
-from ftfile.core.tasks import OPEN_COST_BYTES, packed
+from ftfile.core.tasks import OPEN_COST_BYTES, pack_things
 from ftfile.log.format.model import NUMBER_MAX, Count, Number
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class SourcePlan(Struct, frozen=True, rename="camel"):
         cuts: list[Cut] = []
         for planned in self.ranges:
             cuts += _cuts(planned, task_bytes)
-        return [FileShare(self.root, tuple(group)) for group in packed(cuts, _cost_of, task_bytes)]
+        return [FileShare(self.root, tuple(group)) for group in pack_things(cuts, _cost_of, task_bytes)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""

@@ -219,7 +219,7 @@ class PlanLog:
         with Decoding(layout.LOG, "the options of a stream", _RESTORE):
             return {name: _text(value) for name, value in options.items()}
 
-    def after(self, position: PlanPosition) -> PlanPosition | None:
+    def position_after(self, position: PlanPosition) -> PlanPosition | None:
         """Return the durable plan that follows a position; None if the position is the newest plan.
 
         Raises:
@@ -264,7 +264,7 @@ class PlanLog:
             CommitOutcomeUnknown: it is unknown if the plan was created; the next call finds out.
         """
         nonce, payload = self._log.ids.unique(), plan.to_json()
-        while (found := self.after(position)) is None:
+        while (found := self.position_after(position)) is None:
             head = self._head
             assert head is not None, "after has read on"
             self._log.prepare_directory()
@@ -305,7 +305,7 @@ class PlanLog:
             number, nonce = number - 1, record.previous_nonce or ""
         return found
 
-    def known(self) -> KnownFiles:
+    def read_known(self) -> KnownFiles:
         """Return the files known after the newest plan that was read."""
         for _ in range(LOAD_TRIES):
             head = self._head or self._apply_records_since()
@@ -340,7 +340,7 @@ class PlanLog:
 
     def _write_columns(self, head: LogState) -> None:
         if is_columns_due(self._log, head):
-            content = self.known().to_bytes()
+            content = self.read_known().to_bytes()
             assert self._known is not None, "known() has set it"
             self._columns = write_columns(self._log, self._known[0], content)
 

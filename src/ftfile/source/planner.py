@@ -12,7 +12,7 @@ from ftfile.core.errors import CorruptData, NotFound, SourceError, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.core.retries import RetryPolicy
 from ftfile.source.copies import Contents, Originals, match_content
-from ftfile.source.extend import CHANGED, Extension, PlanBuilder, extend, extend_unread, parked
+from ftfile.source.extend import CHANGED, Extension, PlanBuilder, extend, extend_unread, park
 from ftfile.source.file_table import Table
 from ftfile.source.known_rows import KEY_BYTES, KnownFile, has_unread, packed_rows
 from ftfile.source.listing import list_files
@@ -133,8 +133,8 @@ class Planner:
         is_undecided = self._is_undecided(table, decisions, behind)
         missing = self._missing_losses(table, builder, is_undecided=is_undecided)
         self._check_losses((*self._cut_off_losses(matches.values()), *missing))
-        refused = self._refused(listing, behind)
-        plan = builder.plan(self._late(table), refused[:_REFUSED_MAX], self._clock.now_ms())
+        refused = self._list_refused(listing, behind)
+        plan = builder.plan(self._list_late(table), refused[:_REFUSED_MAX], self._clock.now_ms())
         self._report = {
             "known": len(known),
             "parked": len(known.parked_keys()),
@@ -252,10 +252,10 @@ class Planner:
             return CHANGED  # deleted since the listing
         memory.failures, memory.error = memory.failures + 1, str(error)
         if isinstance(error, CorruptData) and memory.failures > self._settings.max_retries:
-            return parked(self._settings, match, f"it cannot be read: {error}")
+            return park(self._settings, match, f"it cannot be read: {error}")
         return Extension(wait_s=_RETRY.delay_after_s(memory.failures) or 0)
 
-    def _refused(self, listing: Listing, places: NDArray[np.intp]) -> tuple[Refused, ...]:
+    def _list_refused(self, listing: Listing, places: NDArray[np.intp]) -> tuple[Refused, ...]:
         """Return the files that failed more than `maxRetries` times. Reset the failures of files that do not wait."""
         failing = {key: memory for key, memory in self._memories.items() if memory.failures}
         if not failing:
@@ -359,7 +359,7 @@ class Planner:
             memory.missing_since = memory.missing_since or self._listings
             if not memory.is_reported and (self._schedule.is_fixed or memory.missing_since < self._listings):
                 memory.is_reported = True
-                file = KnownFile.unpacked(row)
+                file = KnownFile.unpack(row)
                 losses.append(_LossOfData(memory.path, file.size_bytes - file.position))
         return losses
 
@@ -375,7 +375,7 @@ class Planner:
             raise SourceError(f"{text}. failOnDataLoss=false continues without them")
         _log.warning("%s", text)
 
-    def _late(self, table: Table) -> tuple[Late, ...]:
+    def _list_late(self, table: Table) -> tuple[Late, ...]:
         """Return files that appeared since the previous listing and are older than all tracked files.
 
         A renamed file has an identity of the previous listing, and a compressed file has a time of it. Neither is late.

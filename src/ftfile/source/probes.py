@@ -132,15 +132,15 @@ def answer_to(fs: FileSystem, probe: ContentProbe) -> Answer:
             if file is None:
                 return CHANGED
             if probe.codec:
-                return _decoded(fs, file, probe)
-            return _stored(file, probe)
+                return _probe_decoded(fs, file, probe)
+            return _probe_stored(file, probe)
     except NotFound:
         return CHANGED
     except StorageError as error:
         return Failure(error)
 
 
-def _stored(file: InputFile, probe: ContentProbe) -> Answer:
+def _probe_stored(file: InputFile, probe: ContentProbe) -> Answer:
     size_bytes = probe.row.size_bytes
     positions = probe.positions or {min(size_bytes, WINDOW_BYTES)}
     # A file that is truncated and rewritten between two reads would give fingerprints of a mixed content, so it is read
@@ -164,7 +164,7 @@ def _fingerprints_at(file: InputFile, positions: Iterable[int], size_bytes: int)
     return prints
 
 
-def _decoded(fs: FileSystem, file: InputFile, probe: ContentProbe) -> Answer:
+def _probe_decoded(fs: FileSystem, file: InputFile, probe: ContentProbe) -> Answer:
     size_bytes = probe.row.size_bytes
     stored = (file.read_at(at, min(_READ_BYTES, size_bytes - at)) for at in range(0, size_bytes, _READ_BYTES))
     codec = codec_as_written(probe.codec, file.read_at)

@@ -17,7 +17,7 @@ from ftfile.formats.binary_records import framing_from_options
 from ftfile.formats.line_formats import check_characters, overlaps_itself
 from ftfile.formats.partition_paths import columns_of_directory
 from ftfile.formats.parts import recorded_names
-from ftfile.formats.reading.schema_checks import columns_within
+from ftfile.formats.reading.schema_checks import list_columns_within
 from ftfile.formats.reading.time_formats import TimeFormats
 from ftfile.rows.spark_types import is_variant
 from ftfile.source.globs import alternatives, glob_pattern, has_wildcard
@@ -220,7 +220,7 @@ def require_columns(
 
 
 def _unread_types(schema: pa.Schema) -> Iterator[str]:
-    for path, kind in columns_within(schema):
+    for path, kind in list_columns_within(schema):
         if pa.types.is_time(kind) or is_variant(kind):
             name = "VARIANT" if is_variant(kind) else "TIME"
             yield f"column `{path}`: {name}, which is only read from ftfile directories; omit the column"
@@ -239,14 +239,14 @@ def _problems(schema: pa.Schema, decoding: FileDecoding, *, may_be_in_paths: boo
             if pa.types.is_nested(field.type):
                 yield f"column `{field.name}`: {field.type}; read it as a string, and parse it with from_json"
     if file_format == "json":
-        for path, kind in columns_within(schema):
+        for path, kind in list_columns_within(schema):
             if pa.types.is_map(kind) and not pa.types.is_string(kind.key_type):
                 yield f"column `{path}`: {kind}; keys in JSON are strings"
     if default_schema(decoding) is not None and not may_be_in_paths:
-        yield from _of_fixed(schema, decoding)
+        yield from _check_fixed(schema, decoding)
 
 
-def _of_fixed(schema: pa.Schema, decoding: FileDecoding) -> Iterator[str]:
+def _check_fixed(schema: pa.Schema, decoding: FileDecoding) -> Iterator[str]:
     if decoding.file_format == "binary" and decoding.framing is None:
         fields = {field.name.lower(): field for field in _WHOLE_FILE}
         for field in schema:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ftfile.core.arguments import checked
+from ftfile.core.arguments import check_arguments
 from ftfile.core.context import SYSTEM, absolute_path
 from ftfile.core.options.parsing import parse_options
 from ftfile.core.options.typed import FilesOptions
@@ -69,7 +69,7 @@ class SourceStatus:
     oldest_unread_ms: int | None
 
 
-@checked
+@check_arguments
 def source_status(path: str | os.PathLike[str], **options: object) -> tuple[SourceStatus, ...]:
     """Return the status of each source that reads files at a path and has its state in the given location.
 
@@ -92,7 +92,7 @@ def source_status(path: str | os.PathLike[str], **options: object) -> tuple[Sour
             given[name] = absolute_path(given[name])
     parsed = parse_options(given, FilesOptions)
     location = state_location(parsed)
-    state = open_state(location, normalise(parsed.required_path()), parsed.prefixed("storage"), SYSTEM)
+    state = open_state(location, normalise(parsed.required_path()), parsed.options_with_prefix("storage"), SYSTEM)
     listings: dict[SourceSettings, Listing] = {}
     log_ids = sorted(entry.path for entry in list_or_empty(state, "") if entry.is_directory)
     statuses = []
@@ -115,12 +115,12 @@ def status_of(
     fs = open_state(
         location,
         watched,
-        storage=parse_options(given, FilesOptions).prefixed("storage"),
+        storage=parse_options(given, FilesOptions).options_with_prefix("storage"),
         context=context,
         log_id=log_id,
     )
     plans, log = PlanLog(fs, log_id, ""), CommitLog(fs)
-    known, recorded = plans.known(), [plan_of(record) for record in read_records(log)]
+    known, recorded = plans.read_known(), [plan_of(record) for record in read_records(log)]
     if plans.head is None or plans.head.plan < 0 or not recorded:
         return None
     options = plans.options | {"stateLocation": location} | dict(given)
@@ -135,7 +135,7 @@ def status_of(
             storage = config.storage
         listings[settings] = list_files(open_filesystem(root, context, storage), settings)
     listing = listings[settings]
-    unread = _unread(listing, known, keeps_truncated=settings.file_identity == "content")
+    unread = _list_unread(listing, known, keeps_truncated=settings.file_identity == "content")
     late_files: list[Late] = []
     for plan in recorded:
         late_files += plan.late
@@ -145,8 +145,8 @@ def status_of(
         plan=plans.head.plan,
         time_ms=created_ms(log, plans.head.plan),
         known=len(known),
-        parked=_parked(recorded, listing, known),
-        refused=_refused(recorded[-1], listing),
+        parked=_list_parked(recorded, listing, known),
+        refused=_list_refused(recorded[-1], listing),
         late=known.late,
         late_files=tuple(late_files),
         files_behind=len(unread),
@@ -155,7 +155,7 @@ def status_of(
     )
 
 
-def _unread(listing: Listing, files: KnownFiles, *, keeps_truncated: bool) -> NDArray[Any]:
+def _list_unread(listing: Listing, files: KnownFiles, *, keeps_truncated: bool) -> NDArray[Any]:
     """Return the bytes and the time of each file with unread content. No content is read."""
     table = Table(listing, files)
     sizes = dict(zip(table.places.tolist(), table.unread_bytes(table.places).tolist(), strict=True))
@@ -171,7 +171,7 @@ def _unread(listing: Listing, files: KnownFiles, *, keeps_truncated: bool) -> ND
     return np.array(unread, [("bytes", "<i8"), ("time", "<i8")])
 
 
-def _refused(plan: SourcePlan, listing: Listing) -> tuple[Refused, ...]:
+def _list_refused(plan: SourcePlan, listing: Listing) -> tuple[Refused, ...]:
     """Return the listed files that a plan names as refused."""
     if plan.refused:
         paths = set(listing.paths)
@@ -180,7 +180,7 @@ def _refused(plan: SourcePlan, listing: Listing) -> tuple[Refused, ...]:
     return tuple(file for file in plan.refused if file.path in paths)
 
 
-def _parked(plans: list[SourcePlan], listing: Listing, known: KnownFiles) -> tuple[Parked, ...]:
+def _list_parked(plans: list[SourcePlan], listing: Listing, known: KnownFiles) -> tuple[Parked, ...]:
     """Return the listed files that are parked. If the plan that parked a file was trimmed, the reason is unknown."""
     reasons: dict[bytes, str] = {}
     for plan in plans:

@@ -124,11 +124,11 @@ class SourceStream:
         # them.
         known = None
         if plans.head == position:
-            known = plans.known()
+            known = plans.read_known()
         while known is None or plans.head != position:
-            if (found := plans.after(position)) is not None:
+            if (found := plans.position_after(position)) is not None:
                 return to_offset(found)
-            known = plans.known()
+            known = plans.read_known()
         plan = self._planner.plan(known, self._listing, limited=limited)
         if plan is not None:
             self._require_columns(plan)
@@ -213,7 +213,7 @@ def _storage(parsed: FilesOptions, settings: SourceSettings) -> dict[str, str]:
     Raises:
         ConfigError: links must be followed in a storage system without links.
     """
-    storage = parsed.prefixed("storage")
+    storage = parsed.options_with_prefix("storage")
     if not settings.follow_links:
         return storage
     if not is_local(settings.root):

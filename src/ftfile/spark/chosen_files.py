@@ -43,17 +43,17 @@ def choose(snapshot: Snapshot, filters: Sequence[Tree], requested_json: str, fs:
         requested_json: the columns that Spark reads, as the JSON of their schema.
         fs: the directory of the log, from which statistics are read; without it, only partitions exclude files.
     """
-    from ftfile.spark.pushdown import columns_alike, condition_of  # noqa: PLC0415 - imports the kernels of Arrow
+    from ftfile.spark.pushdown import condition_of, match_columns  # noqa: PLC0415 - imports the kernels of Arrow
     from ftfile.spark.pushed_bounds import PushedFilters  # noqa: PLC0415
 
     if snapshot.schema is None or not filters:
         return Chosen(snapshot)
     recorded_json = snapshot.definitions[snapshot.schema]
-    columns = columns_alike(recorded_schema(recorded_json), recorded_json, requested_json)
+    columns = match_columns(recorded_schema(recorded_json), recorded_json, requested_json)
     if fs is not None:
         pushed = PushedFilters(filters, columns)
         statistics = StatisticsReader(snapshot, pushed, recorded=columns, filtered=pa.schema([]), time_zone=UTC)
-        table, _ = statistics.narrowed(fs)
+        table, _ = statistics.narrow(fs)
         snapshot = replace(snapshot, adds=table)
     where = condition_of(filters, columns)
     if where is None:

@@ -39,22 +39,24 @@ class _LazySource(Shipped, DataSource, metaclass=SourceType):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of one version."""
-        source_reader: DataSourceReader = _named(self.READER)(self.options, schema)
+        source_reader: DataSourceReader = _import_named(self.READER)(self.options, schema)
         return source_reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of new rows."""
-        source_reader: DataSourceStreamReader = _named(self.STREAM_READER)(self.options, schema)
+        source_reader: DataSourceStreamReader = _import_named(self.STREAM_READER)(self.options, schema)
         return source_reader
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch write."""
-        source_writer: DataSourceWriter = _named(self.WRITER)(self.options, schema, overwrite=overwrite)
+        source_writer: DataSourceWriter = _import_named(self.WRITER)(self.options, schema, overwrite=overwrite)
         return source_writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of one micro-batch."""
-        source_writer: DataSourceStreamWriter = _named(self.STREAM_WRITER)(self.options, schema, overwrite=overwrite)
+        source_writer: DataSourceStreamWriter = _import_named(self.STREAM_WRITER)(
+            self.options, schema, overwrite=overwrite
+        )
         return source_writer
 
 
@@ -73,8 +75,8 @@ class FtFileDataSource(_LazySource):
 
     def schema(self) -> StructType:
         """Return the schema of the newest record or of `versionAsOf`; with `fileFormat`, of files of other programs."""
-        is_of_others = _named("settings:has_file_format")(self.options)
-        find = _named("stream_reader:schema_of_files" if is_of_others else "reader:committed_schema")
+        is_of_others = _import_named("settings:has_file_format")(self.options)
+        find = _import_named("stream_reader:schema_of_files" if is_of_others else "reader:committed_schema")
         spark_schema: StructType = find(self.options)
         return spark_schema
 
@@ -94,13 +96,13 @@ class FtKvDataSource(_LazySource):
 
     def schema(self) -> StructType:
         """Return the key columns, then the value columns of the version to read; or the columns of the change feed."""
-        is_of_changes = _named("store_reader:reads_changes")(self.options)
-        find = _named("store_reader:schema_of_changes" if is_of_changes else "store_reader:stored_schema")
+        is_of_changes = _import_named("store_reader:reads_changes")(self.options)
+        find = _import_named("store_reader:schema_of_changes" if is_of_changes else "store_reader:stored_schema")
         spark_schema: StructType = find(self.options)
         return spark_schema
 
 
-def _named(name: str) -> Any:  # noqa: ANN401 - classes and functions
+def _import_named(name: str) -> Any:  # noqa: ANN401 - classes and functions
     """Return a class or function from its name `module:name` below `ftfile.spark`."""
     with importing():
         return pkgutil.resolve_name(f"ftfile.spark.{name}")

@@ -47,7 +47,7 @@ def comparison(kind: str, attribute: Iterable[str], value: Any, *, negated: bool
         value: the value, or the tuple of values; None is null.
         negated: return the condition that is true if the filter is false.
     """
-    path = folded(attribute)
+    path = fold_case(attribute)
     if kind in ("IsNull", "IsNotNull"):
         return Null(path, is_null=(kind == "IsNull") != negated)
     if kind == "EqualNullSafe":
@@ -71,7 +71,7 @@ def _null_safe(path: Path, value: object, *, negated: bool) -> Tree:
     return Compare(path, "=", value)
 
 
-def folded(path: Iterable[str]) -> Path:
+def fold_case(path: Iterable[str]) -> Path:
     """Return the names of a path in lower case."""
     return tuple(name.lower() for name in path)
 

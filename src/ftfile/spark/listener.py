@@ -186,7 +186,7 @@ class _Flusher(StreamingQueryListener):
 
 def _tend(place: WrittenPlace, *, due_only: bool) -> None:
     options, query_id = place.options, place.query_id
-    path, key_provider, storage = options.required_path(), options.key_provider, options.prefixed("storage")
+    path, key_provider, storage = options.required_path(), options.key_provider, options.options_with_prefix("storage")
     with log_context(query=query_id):
         try:
             if place.sink == "ftkv":

@@ -8,7 +8,7 @@ import io
 import os
 import pickle
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -83,7 +83,7 @@ class SparkTasks(Workers):
         place = replace(self.place, storage=(*written.items(), *self.place.storage))
         packed = []
         for share in shares:
-            packed.append(_packed(fs, [pieces[number] for number in share]))
+            packed.append(_pack_things(fs, [pieces[number] for number in share]))
         task = _Shares(place, self.operation_id, work, packed)
         _log.info("%d pieces of work are divided among %d tasks", len(pieces), len(shares))
 
@@ -93,7 +93,7 @@ class SparkTasks(Workers):
         numbers = self.spark.range(0, len(shares), 1, len(shares))
         rows = numbers.mapInArrow(results, "number long, result binary").collect()
         for share, (_, result) in zip(shares, sorted(rows), strict=True):
-            yield from zip(share, _unpacked(fs, bytes(result)), strict=False)
+            yield from zip(share, _unpack_things(fs, bytes(result)), strict=False)
 
 
 def shares_of(sizes: Sequence[int], count: int) -> list[list[int]]:
@@ -130,7 +130,7 @@ class _Shares(Shipped):
         else:
             attempt = context.attemptNumber()
         task = TaskIdentity(OperationIdentity(self._operation_id), number, attempt)
-        return _packed(fs, self._work.do(fs, task, _unpacked(fs, self._shares[number])))
+        return _pack_things(fs, self._work.do(fs, task, _unpack_things(fs, self._shares[number])))
 
 
 class _Pickler(pickle.Pickler):
@@ -142,7 +142,7 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def _packed(fs: FileSystem, things: Iterable[Any]) -> bytes:
+def _pack_things(fs: FileSystem, things: Iterable[Any]) -> bytes:
     """Return pieces or results as bytes, encrypted if the directory is, because Spark may store them on its disks."""
     file = io.BytesIO()
     _Pickler(file).dump([*things])
@@ -152,7 +152,7 @@ def _packed(fs: FileSystem, things: Iterable[Any]) -> bytes:
     return stream.feed(file.getvalue()) + stream.finish()
 
 
-def _unpacked(fs: FileSystem, content: bytes) -> list[Any]:
+def _unpack_things(fs: FileSystem, content: bytes) -> list[Any]:
     if isinstance(fs, SealedFileSystem):
         stream = AesGcm(keys=fs.keys).decoder(_TRAVELLING)
         with stream_errors(_TRAVELLING):
@@ -336,10 +336,18 @@ def verify(
         return verify_directory(log.fs, full=is_full, workers=workers, progress=progress, at_least_version=least)
 
 
+class _Maintenance(NamedTuple):
+    """What an operation runs with."""
+
+    log: CommitLog
+    author: MaintenanceAuthor
+    tasks: SparkTasks
+
+
 @contextlib.contextmanager
 def _maintaining(
     operation: str, spark: SparkSession, path: str | os.PathLike[str], arguments: SparkOperationArguments
-) -> Iterator[tuple[CommitLog, MaintenanceAuthor, SparkTasks]]:
+) -> Iterator[_Maintenance]:
     """Provide the log of a directory, the author of an operation's records, and the tasks that run the operation.
 
     Raises:
@@ -355,7 +363,7 @@ def _maintaining(
         else:
             marker = write_marker(log.fs)
         place = TaskDirectory(path=url, key_provider=access.key_provider, storage=executor_settings, marker=marker)
-        yield log, author, SparkTasks(author.operation_id, at_once, spark, place)
+        yield _Maintenance(log, author, SparkTasks(author.operation_id, at_once, spark, place))
 
 
 def _check_no_others(path: str, arguments: Mapping[str, object], *, is_store: bool) -> None:

@@ -27,7 +27,7 @@ from ftfile.read.shares import pack, read_share
 from ftfile.rows.spark_types import arrow_schema, quoted_name
 from ftfile.spark.chosen_files import choose
 from ftfile.spark.native.condition_filters import filters_of
-from ftfile.spark.native.conditions import at_once, filtered
+from ftfile.spark.native.conditions import check_at_once, filter_frame
 from ftfile.spark.native.groups import Ways, plan_groups
 from ftfile.spark.native.listed_files import hadoop_url, reads_exactly, with_all_files, write_sink_log
 from ftfile.spark.settings import TaskDirectory, absolute_options, check_shared, struct_type
@@ -94,10 +94,10 @@ def load(  # noqa: PLR0913 - the last by name
             is neither text nor a mapping.
         AnalysisException: `where` names a column that does not exist.
     """
-    where = at_once(spark, where)
+    where = check_at_once(spark, where)
     loading = _loading(spark, path, version, timestamp, Access.of(access))
     loading = replace(loading, where=where, check_files=check_files, statistics=statistics)
-    return filtered(loading.plan().rows, where)
+    return filter_frame(loading.plan().rows, where)
 
 
 def load_plan(
@@ -191,7 +191,7 @@ class _Loading:
         frames, spark_files = [], Counter[str]()
         for group in ways.groups:
             try:
-                frames.append(self._natively(group))
+                frames.append(self._load_natively(group))
             except _NotNative as error:
                 ways.leave(group.files.ids, str(error))
             else:
@@ -199,7 +199,7 @@ class _Loading:
         if ways.rest:
             some = len(ways.rest) < len(self.snapshot.adds)
             is_sealed = keys_of(self.directory.file_system) is not None
-            frames.append(self._by_ftfile(ways.rest) if some and not is_sealed else self._whole())
+            frames.append(self._by_ftfile(ways.rest) if some and not is_sealed else self._load_whole())
         if frames:
             rows = functools.reduce(lambda one, other: one.union(other), frames)
         else:
@@ -219,10 +219,10 @@ class _Loading:
             ids = [*self.snapshot.adds]
             return Ways([], ids, Counter({"Spark Connect": len(ids)} if ids else {}))
         legacy = self.spark.conf.get("spark.sql.legacy.timeParserPolicy") == _LEGACY
-        snapshot, places = self._possible()
+        snapshot, places = self._select_possible()
         return plan_groups(self.directory, snapshot, places, legacy_times=legacy)
 
-    def _possible(self) -> tuple[Snapshot, Collection[FilePlace] | None]:
+    def _select_possible(self) -> tuple[Snapshot, Collection[FilePlace] | None]:
         """Return the adds and the places of adds that may contain rows for which the condition is true.
 
         At least one add remains, because Spark's DataFrame would lack columns without a file.
@@ -245,7 +245,7 @@ class _Loading:
         with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
             return self.spark.read.schema(self.schema).parquet(f"file://{folder}")
 
-    def _natively(self, group: NativeGroup) -> DataFrame:
+    def _load_natively(self, group: NativeGroup) -> DataFrame:
         """Return the rows of parts, read by Spark; `_NotNative` if Spark cannot read them."""
         self._require_found(group)
         files, url = group.files, self.directory.path
@@ -301,7 +301,7 @@ class _Loading:
             columns.append(column.cast(field.dataType).alias(field.name))
         return columns
 
-    def _whole(self) -> DataFrame:
+    def _load_whole(self) -> DataFrame:
         """Return all rows, read with `format("ftfile")`."""
         options = {f"storage.{name}": text for name, text in self.access.settings.items()}
         if self.access.key_provider is not None:

@@ -47,7 +47,7 @@ def check_pushdown_enabled() -> None:
     )
 
 
-def columns_alike(recorded: pa.Schema, recorded_json: str, requested_json: str) -> pa.Schema:
+def match_columns(recorded: pa.Schema, recorded_json: str, requested_json: str) -> pa.Schema:
     """Return the recorded columns that Spark reads with the same type, and compares like ftfile."""
     requested = {field.name.lower(): field.type for field in arrow_schema(requested_json)}
     loose = _loose_text_columns(recorded_json) | _loose_text_columns(requested_json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ftfile.rows.bounds.masks import FileBounds
 from ftfile.rows.predicate import TRUE, Column, all_of, bind, columns_of
 from ftfile.rows.statistics.columns import leaves
-from ftfile.spark.filters import exact_literal, folded
+from ftfile.spark.filters import exact_literal, fold_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,8 +34,8 @@ class PushedFilters:
         columns: dict[Path, Column] = {}  # by their names in lower case
         self._paths: dict[Path, pa.Field] = {}
         for path, field in leaves(schema):
-            if folded(path) in names:
-                columns[folded(path)] = Column(path, field.type)
+            if fold_case(path) in names:
+                columns[fold_case(path)] = Column(path, field.type)
                 self._paths[path] = field
         self._condition = bind(tree, columns.get, exact_literal)
 
@@ -43,6 +43,6 @@ class PushedFilters:
         """Return the columns, and fields of structs, that the filters compare, by path."""
         return self._paths
 
-    def possible(self, bounds: Mapping[str, BoundsColumn], rows: Sequence[int | None]) -> Mask:
+    def mark_possible(self, bounds: Mapping[str, BoundsColumn], rows: Sequence[int | None]) -> Mask:
         """Return a mask: False for each file that contains no row that meets all filters."""
-        return FileBounds(bounds, rows).possible(self._condition)
+        return FileBounds(bounds, rows).mark_possible(self._condition)

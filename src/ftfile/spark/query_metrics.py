@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from ftfile.core.arguments import checked
+from ftfile.core.arguments import check_arguments
 from ftfile.core.errors import ConfigError
 from ftfile.core.logs import get_logger
 from ftfile.core.per_process import PerProcess
@@ -48,7 +48,7 @@ _BACKLOGS = {
 }
 
 
-@checked
+@check_arguments
 def listen(
     spark: SparkSession,
     *,
@@ -127,13 +127,15 @@ class _QueryListener(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Follow the directory before the first batch. Spark waits for this call."""
-        with _harmless():
+        with _log_errors():
             query_id, run_id = str(event.id), str(event.runId)
             written_place = place_of(execution_of(self._session, query_id), query_id)
             if written_place is None:
                 return
             options = written_place.options
-            place = MonitoredDirectory(options.required_path(), options.key_provider, options.prefixed("storage"))
+            place = MonitoredDirectory(
+                options.required_path(), options.key_provider, options.options_with_prefix("storage")
+            )
             name = event.name or query_id
             follower = self._monitor.follow(place, run_id, {query_id: name})
             if follower is None:
@@ -147,7 +149,7 @@ class _QueryListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Record the metrics of a batch."""
-        with _harmless():
+        with _log_errors():
             progress = event.progress
             run = self._runs.get(str(progress.runId))
             if run is None:
@@ -166,7 +168,7 @@ class _QueryListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Record the end of a run. Count a failure if an error ended it."""
-        with _harmless():
+        with _log_errors():
             run = self._runs.pop(str(event.runId), None)
             if run is None:
                 return
@@ -189,7 +191,7 @@ class _QueryListener(StreamingQueryListener):
 
 
 @contextlib.contextmanager
-def _harmless() -> Iterator[None]:
+def _log_errors() -> Iterator[None]:
     """Log errors of the block. If a listener raised them, the start of a query would fail."""
     try:
         yield

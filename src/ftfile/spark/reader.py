@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 def committed_schema(options: Mapping[str, str]) -> StructType:
     """Return the schema of the version to read. Streams use it too: Spark does not pass the kind of a query."""
     try:
-        directory, version, _ = _opened(options, "follow")
+        opened = _open_directory(options, "follow")
     except ConfigError as error:
         if not isinstance(error.__cause__, NotFound):
             raise
         hint = "With .schema(…), a stream waits for the first commit; with fileFormat, it reads files of other programs"
         raise ConfigError(f"{error}. {hint}") from error
-    return struct_type(directory.spark_schema(version))
+    return struct_type(opened.directory.spark_schema(opened.version))
 
 
 def make_reader(options: Mapping[str, str], schema: StructType) -> FtFileReader:
@@ -55,13 +55,13 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> FtFileReader:
     Raises:
         ConfigError: an option is wrong, or the version does not exist.
     """
-    opened = _opened(options)
-    pushes = opened[2].filter_pushdown
+    opened = _open_directory(options)
+    pushes = opened.options.filter_pushdown
     if pushes:
         from ftfile.spark.pushdown import check_pushdown_enabled  # noqa: PLC0415 - imports the kernels of Arrow
 
         check_pushdown_enabled()
-    return (_PushingReader if pushes else FtFileReader)(*opened, schema)
+    return (_PushingReader if pushes else FtFileReader)(opened.directory, opened.version, opened.options, schema)
 
 
 @dataclass
@@ -79,7 +79,7 @@ class FtFileReader(Shipped, DataSourceReader):
     """Reads the columns of `schema` by name, ignoring case as in Spark. Columns that the files do not have are null."""
 
     def __init__(self, directory: Directory, version: int | None, parsed: ReadOptions, schema: StructType) -> None:
-        storage = tuple(settings_for_others(directory.path, parsed.prefixed("storage")).items())
+        storage = tuple(settings_for_others(directory.path, parsed.options_with_prefix("storage")).items())
         self._place = TaskDirectory(
             path=directory.path,
             key_provider=parsed.key_provider,
@@ -135,18 +135,26 @@ class _PushingReader(FtFileReader):
         return choose(snapshot, self._filters, self._schema_json, directory.file_system)
 
 
-def _opened(options: Mapping[str, str], *also: Use) -> tuple[Directory, int | None, ReadOptions]:
+class _OpenedDirectory(NamedTuple):
+    """A directory, the selected version, and the options."""
+
+    directory: Directory
+    version: int | None
+    options: ReadOptions
+
+
+def _open_directory(options: Mapping[str, str], *also: Use) -> _OpenedDirectory:
     """Return the directory, the selected version, and the options."""
     parsed = parse_options(absolute_options(options), ReadOptions, *also)
     path = parsed.required_path(_NO_PATH)
-    access = Access(parsed.key_provider, parsed.prefixed("storage"), parsed.at_least_version)
+    access = Access(parsed.key_provider, parsed.options_with_prefix("storage"), parsed.at_least_version)
     directory = Directory(path, access)
     check_shared(directory.file_system, path)
     directory.require_files()
     version, time = parsed.version_as_of, parsed.timestamp_as_of
     if version is not None and time is not None:
         raise ConfigError("versionAsOf and timestampAsOf both select the version to read: set only one of them")
-    return directory, version if time is None else directory.version_at(time), parsed
+    return _OpenedDirectory(directory, version if time is None else directory.version_at(time), parsed)
 
 
 _NO_PATH = (

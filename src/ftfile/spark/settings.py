@@ -153,7 +153,7 @@ def _type(spark: str | dict[str, Any]) -> DataType:
             "without Spark by ftfile.open"
         )
     if isinstance(spark, str):
-        return ATOMIC.get(spark) or _sized(spark)
+        return ATOMIC.get(spark) or _parse_sized(spark)
     if spark["type"] == "array":
         return ArrayType(_type(spark["elementType"]), bool(spark.get("containsNull", True)))
     if spark["type"] == "map":
@@ -162,7 +162,7 @@ def _type(spark: str | dict[str, Any]) -> DataType:
     return _struct(spark)
 
 
-def _sized(spark: str) -> DataType:
+def _parse_sized(spark: str) -> DataType:
     name, _, sizes = spark.partition("(")
     if name not in _SIZED:
         return StringType()  # with the same collation as all strings

@@ -74,7 +74,7 @@ def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
         try:
             return method(*args, **kwargs)
         except (FtfileError, ImportError) as error:
-            plain = _plain(error)
+            plain = _to_plain(error)
         if method.__name__ == "streamReader" and is_worker():
             return _FailedReader(plain)
         raise plain
@@ -85,7 +85,7 @@ def with_plain_errors(method: _Method, *, yields: bool = False) -> _Method:
         try:
             yield from method(*args, **kwargs)
         except (FtfileError, ImportError) as error:
-            plain = _plain(error)
+            plain = _to_plain(error)
         else:
             return
         raise plain
@@ -116,7 +116,7 @@ class _FailedReader(DataSourceStreamReader):
         raise self._error
 
 
-def _plain(error: FtfileError | ImportError) -> Exception:
+def _to_plain(error: FtfileError | ImportError) -> Exception:
     _log.debug("an error goes to Spark", exc_info=error)
     if isinstance(error, UserCodeError) and error.__cause__ is not None:
         error = UserCodeError(f"{error}\n{_users_part(error.__cause__)}")
@@ -166,7 +166,7 @@ class Shipped:
         return _opener(), (__version__, pickler.fields, file.getvalue())
 
     @classmethod
-    def arrived(cls, state: Mapping[str, Any]) -> Any:  # noqa: ANN401 - `Self` came with Python 3.11
+    def unpack(cls, state: Mapping[str, Any]) -> Any:  # noqa: ANN401 - `Self` came with Python 3.11
         """Return the object in the executor, and let Spark send the rows or the share of the task at once."""
         acknowledge_at_once()
         opened = cls.__new__(cls)
@@ -239,7 +239,7 @@ def _opener() -> Callable[..., Any]:
                 f"{here}, the Python of an executor, cannot load {missing}: {error}. Install it there with what it "
                 "needs, set PYSPARK_PYTHON to a Python that has it, or ship it with the application"
             ) from error
-        return kind.arrived(state)
+        return kind.unpack(state)
 
     return open_here
 
@@ -251,7 +251,7 @@ class SourceType(ABCMeta):
 def _class_opener() -> Callable[..., Any]:
     """Return a function that is pickled by its code, as in `_opener`."""
 
-    def class_here(version: str, name: str, remedy: str) -> Any:  # noqa: ANN401 - a class
+    def find_class(version: str, name: str, remedy: str) -> Any:  # noqa: ANN401 - a class
         import os  # noqa: PLC0415
         import pkgutil  # noqa: PLC0415
         import sys  # noqa: PLC0415
@@ -265,7 +265,7 @@ def _class_opener() -> Callable[..., Any]:
                 f"program: {error}. {remedy}"
             ) from error
 
-    return class_here
+    return find_class
 
 
 def _reduce_source(source: type) -> tuple[Callable[..., Any], tuple[str, str, str]]:

@@ -170,10 +170,10 @@ def lookup(  # noqa: PLR0913 - arguments of a join and of a reader
     definition, schema = reader.definition, arrow_schema(df.schema.json())
     keys = _key_columns(schema, [on] if isinstance(on, str) else [*on], definition)
     value_names = _value_columns(definition, columns, schema)
-    return _joined(df, _Lookup(place, keys, value_names, is_inner=how == "inner"), definition)
+    return _join_rows(df, _Lookup(place, keys, value_names, is_inner=how == "inner"), definition)
 
 
-def _joined(df: DataFrame, task: _Lookup, definition: StoreDefinition) -> DataFrame:
+def _join_rows(df: DataFrame, task: _Lookup, definition: StoreDefinition) -> DataFrame:
     values = pa.schema([definition.schema.field(name) for name in task.values])
     fields = struct_type(spark_schema_json(values)).fields
 

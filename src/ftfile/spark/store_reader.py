@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -66,7 +66,7 @@ class _StorePartition(InputPartition):
 
 def stored_schema(options: Mapping[str, str]) -> StructType:
     """Return the columns of the version to read: key columns, then value columns."""
-    reader, _, _ = _opened(options)
+    reader = _open_store(options).reader
     return struct_type(spark_schema_json(reader.definition.schema))
 
 
@@ -77,7 +77,7 @@ def make_reader(options: Mapping[str, str], schema: StructType) -> FtKvReader:
         ConfigError: an option is wrong, or the store or the version does not exist.
         SchemaError: the requested columns have other types than the stored columns.
     """
-    reader, place, pushes = _opened(options)
+    reader, place, pushes = _open_store(options)
     check_requested(reader.definition.schema, arrow_schema(as_nullable(schema.json())))
     if not pushes:
         return FtKvReader(place, schema)
@@ -175,18 +175,26 @@ def _condition_of(pushed: datasource.Filter, keys: Mapping[str, str], definition
     return None if name is None else condition_of(definition, replace(leaf, column=name))
 
 
-def _opened(options: Mapping[str, str]) -> tuple[Reader, StorePlace, bool]:
+class _OpenedStore(NamedTuple):
+    """A reader of the selected version."""
+
+    reader: Reader
+    place: StorePlace  # the arguments that open the reader in tasks
+    pushes: bool  # filters are pushed
+
+
+def _open_store(options: Mapping[str, str]) -> _OpenedStore:
     """Return a reader of the selected version, the arguments that open it in tasks, and True if filters are pushed."""
     parsed = parse_options(absolute_options(options), StoreReadOptions)
     path = parsed.required_path(_NO_PATH)
     if parsed.version_as_of is not None and parsed.timestamp_as_of is not None:
         raise ConfigError("versionAsOf and timestampAsOf both select the version to read: set only one of them")
-    access = Access(parsed.key_provider, parsed.prefixed("storage"), parsed.at_least_version)
+    access = Access(parsed.key_provider, parsed.options_with_prefix("storage"), parsed.at_least_version)
     version: int | datetime | None = parsed.version_as_of
     if parsed.timestamp_as_of is not None:
         version = parsed.timestamp_as_of
     reader, place = open_on_driver(path, access, parsed.merge, version, cache_bytes=parsed.cache_bytes)
-    return reader, place, parsed.filter_pushdown
+    return _OpenedStore(reader, place, parsed.filter_pushdown)
 
 
 def reads_changes(options: Mapping[str, str]) -> bool:

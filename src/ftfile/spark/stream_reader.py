@@ -97,7 +97,7 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: ANN401
         """Return the end offset of the next batch. Spark passes no arguments before 4.2 (SPARK-55304)."""
         reads_all = ReadAllAvailable is not None and isinstance(limit, ReadAllAvailable)
-        return self._opened().latest_offset(start, limited=not reads_all)
+        return self._open_stream().latest_offset(start, limited=not reads_all)
 
     def getDefaultReadLimit(self) -> Any:  # noqa: ANN401 - Spark 4.0 and 4.1 do not have the class
         """Return any limit if the options have limits. Spark passes it back, and the options are applied."""
@@ -107,28 +107,28 @@ class StreamReader(Shipped, SupportsTriggerAvailableNow, DataSourceStreamReader)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read only the rows that exist now."""
-        self._opened().stop_at_head()
+        self._open_stream().stop_at_head()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the backlog, which Spark reports as the latest offset in its progress."""
-        return self._opened().report()
+        return self._open_stream().report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the share of each task."""
-        stream = self._opened()
+        stream = self._open_stream()
         shares: Sequence[Share | FileShare | FeedShare] = stream.shares(start, end)
         marker = None if isinstance(stream, SourceStream) else stream.marker
         return [SharePartition(share, marker) for share in shares]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note that batches up to an offset will not be repeated."""
-        self._opened().commit(end)
+        self._open_stream().commit(end)
 
     @abstractmethod
     def _open(self) -> FollowStream | SourceStream | FeedStream:
         """Return the stream of the configuration."""
 
-    def _opened(self) -> FollowStream | SourceStream | FeedStream:
+    def _open_stream(self) -> FollowStream | SourceStream | FeedStream:
         if self._stream is None:
             self._stream = self._open()
             if ReadAllAvailable is None and self._config.settings.has_limits:

@@ -57,14 +57,14 @@ class TokenKeeper:
             credentials = self._users.getCurrentUser().getCredentials()
             if not credentials.numberOfTokens():
                 return
-            if keep_tokens(self._process, self._serialized(credentials)):
+            if keep_tokens(self._process, self._serialize(credentials)):
                 _log.info("%d tokens of the driver's JVM are kept for Python", credentials.numberOfTokens())
         except (ConfigError, OSError) as error:
             _log.error("the tokens of the driver's JVM cannot be kept for Python: %s", error)
         except Exception as error:  # an error of Py4J if the JVM has ended
             _log.debug("the tokens of the driver's JVM cannot be read", exc_info=error)
 
-    def _serialized(self, credentials: Any) -> bytes:  # noqa: ANN401 - of the JVM
+    def _serialize(self, credentials: Any) -> bytes:  # noqa: ANN401 - of the JVM
         buffer = self._jvm.java.io.ByteArrayOutputStream()
         credentials.writeTokenStorageToStream(self._jvm.java.io.DataOutputStream(buffer))
         return bytes(buffer.toByteArray())

@@ -91,7 +91,7 @@ def _wait_at_exit() -> None:
 
 
 @contextmanager
-def visited() -> Iterator[None]:
+def visit() -> Iterator[None]:
     """Make the end of the process wait for a block that a thread of compiled code runs, and for its cleanup.
 
     Such a thread frees its arguments, or calls Python again, after the block.

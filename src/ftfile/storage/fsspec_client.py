@@ -25,7 +25,7 @@ from ftfile.core.errors import (
     Unsupported,
     WrongConnection,
 )
-from ftfile.core.logs import hidden
+from ftfile.core.logs import hide_secrets
 from ftfile.core.per_process import OnePerKey
 from ftfile.storage.api import READING, FileInfo
 from ftfile.storage.calls import NoThreadError, run_within
@@ -106,11 +106,11 @@ class FsspecClient:
             )
             raise Unavailable("open", "", text) from error
         except Exception as error:
-            text = f"{type(error).__name__}: {hidden(str(error), self._secrets)}"
+            text = f"{type(error).__name__}: {hide_secrets(str(error), self._secrets)}"
             raise ConfigError(
                 f"{url!r}: fsspec cannot open it ({text}): install the package that it names for {scheme!r}, and give "
                 "the arguments of its constructor as options storage.<argument>"
-            ) from self._shown(error)
+            ) from self._hide_secrets(error)
         self.implementation = f"{kind.__module__}.{kind.__qualname__}"
 
     def name(self, operation: str, path: str) -> str:
@@ -129,12 +129,12 @@ class FsspecClient:
         try:
             result = run_within(self._timeout_s, functools.partial(do, self._storage, name))
         except Exception as error:
-            raise self._translated(operation, path, error, is_upload=is_upload) from self._shown(error)
+            raise self._translate_error(operation, path, error, is_upload=is_upload) from self._hide_secrets(error)
         self._has_answered = True
         return result
 
-    def _translated(self, operation: str, path: str, error: Exception, *, is_upload: bool) -> StorageError:
-        text = hidden(str(error), self._secrets)
+    def _translate_error(self, operation: str, path: str, error: Exception, *, is_upload: bool) -> StorageError:
+        text = hide_secrets(str(error), self._secrets)
         translated = remote_error(operation, path, error=error, text=text, is_upload=is_upload)
         fault = tls_fault(error, _BUNDLE)
         if fault is None and not self._has_answered and type(translated) in {Unavailable, OutcomeUnknown, StorageError}:
@@ -150,11 +150,11 @@ class FsspecClient:
                 return fault
         return None
 
-    def _shown(self, error: Exception) -> Exception | None:
+    def _hide_secrets(self, error: Exception) -> Exception | None:
         """Return the cause to show; None if the error, or an error that caused it, contains a secret."""
         for cause in causes_of(error):
             text = str(cause)
-            if hidden(text, self._secrets) != text:
+            if hide_secrets(text, self._secrets) != text:
                 return None
         return error
 
@@ -162,7 +162,7 @@ class FsspecClient:
         """Return the status of a path."""
 
         def stat(storage: Any, name: str) -> FileInfo:  # noqa: ANN401 - fsspec ships no types
-            return _file_info(path, _anew(storage).info(name))
+            return _file_info(path, _invalidate_listings(storage).info(name))
 
         return self.call(operation, path, stat)
 
@@ -279,7 +279,7 @@ def _give_up(file: Any) -> None:  # noqa: ANN401 - fsspec ships no types
         file.closed = True  # otherwise garbage collection creates the file: fsspec/s3fs#154
 
 
-def _anew(storage: Any) -> Any:  # noqa: ANN401 - fsspec ships no types
+def _invalidate_listings(storage: Any) -> Any:  # noqa: ANN401 - fsspec ships no types
     """Return the file system without cached listings."""
     storage.invalidate_cache()
     return storage
@@ -288,7 +288,7 @@ def _anew(storage: Any) -> Any:  # noqa: ANN401 - fsspec ships no types
 def _children(path: str, storage: Any, name: str) -> list[FileInfo]:  # noqa: ANN401 - fsspec ships no types
     directory_name = name.strip("/")
     children: dict[str, FileInfo] = {}
-    for entry in _anew(storage).ls(name, detail=True):
+    for entry in _invalidate_listings(storage).ls(name, detail=True):
         # An entry with the name of the directory is the marker of an empty directory, or a file.
         if entry["name"].strip("/") != directory_name:
             child = entry["name"].rstrip("/").rpartition("/")[2]

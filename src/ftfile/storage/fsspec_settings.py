@@ -48,21 +48,21 @@ class FsspecSettings:
                 break
         variables: list[str] = []
         for name, text in texts.items():
-            value = _parsed(text)
+            value = _parse_value(text)
             _check_no_secrets(name, name, value)
             variables += _references(value)
         return cls(tuple(sorted(texts.items())), read_seconds(timeout_text, TIMEOUT, "60"), tuple(sorted(variables)))
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments with resolved references; raises `ConfigError` for an unset variable."""
-        return {name: _resolved(name, _parsed(text)) for name, text in self.texts}
+        return {name: _resolve_value(name, _parse_value(text)) for name, text in self.texts}
 
     def secrets(self) -> tuple[str, ...]:
         """Return the current values of the variables."""
         return tuple(os.environ.get(name, "") for name in self.variables)
 
 
-def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+def _parse_value(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
     if _JSON.fullmatch(text) is None:
         return text
     try:
@@ -109,11 +109,11 @@ def _references(value: object) -> Iterator[str]:
         yield value[len(_REFERENCE) :]
 
 
-def _resolved(option: str, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+def _resolve_value(option: str, value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
     if isinstance(value, dict):
-        return {key: _resolved(option, inner) for key, inner in value.items()}
+        return {key: _resolve_value(option, inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_resolved(option, inner) for inner in value]
+        return [_resolve_value(option, inner) for inner in value]
     if not (isinstance(value, str) and value.startswith(_REFERENCE)):
         return value
     name = value[len(_REFERENCE) :]

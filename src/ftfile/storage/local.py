@@ -23,22 +23,22 @@ from ftfile.core.errors import (
     Unsupported,
 )
 from ftfile.storage.api import Capabilities, FileInfo, FileSystem, InputFile, OutputStream, StoredFile
-from ftfile.storage.local_errors import storage_error, translated
+from ftfile.storage.local_errors import storage_error, translate_errors
 from ftfile.storage.local_status import StatusReader, info_of, info_of_entry, status_of
 from ftfile.storage.local_system import (
     LEADS_NOWHERE,
     Name,
-    beside,
     directory_of,
     link_temporary,
     make_directories,
     make_directory,
+    name_beside,
     not_a_file,
     open_file,
     opened_directory,
     rename_in_one_step,
     rename_in_two_steps,
-    resolved,
+    resolve,
     sync_directory,
 )
 from ftfile.storage.local_watch import open_watch
@@ -192,7 +192,7 @@ class LocalFileSystem(FileSystem):
     def rename(self, source: str, target: str) -> None:
         """Move a file without replacing a file; if the mount lacks the atomic call, by link and unlink."""
         try:
-            with self._resolved("rename", source) as old, self._resolved("rename", target) as new:
+            with self._resolve("rename", source) as old, self._resolve("rename", target) as new:
                 self._move(old, new)
         except FileNotFoundError as error:
             if self._is_there(source):
@@ -206,7 +206,7 @@ class LocalFileSystem(FileSystem):
 
     def _is_there(self, path: str) -> bool:
         try:
-            with self._resolved("rename", path) as name:
+            with self._resolve("rename", path) as name:
                 os.stat(name.text, dir_fd=name.directory, follow_symlinks=False)
         except OSError:
             return False
@@ -223,7 +223,7 @@ class LocalFileSystem(FileSystem):
     def create_exclusive(self, path: str, content: bytes) -> StoredFile | None:
         """Link a synced temporary file to its name."""
         with self._at("create_exclusive", path) as name:
-            temporary = beside(name, f".{self.context.ids.unique()}.tmp")
+            temporary = name_beside(name, f".{self.context.ids.unique()}.tmp")
             try:
                 with self._new_file(temporary) as file:
                     _write_durably(file, content)
@@ -237,7 +237,7 @@ class LocalFileSystem(FileSystem):
                 detail = f"it exists, but its name could not be synced: {error.strerror}"
                 raise OutcomeUnknown("create_exclusive", path, detail) from error
             with contextlib.suppress(OSError):
-                return _stored(os.stat(name.text, dir_fd=name.directory, follow_symlinks=name.follow))
+                return _stored_file_of(os.stat(name.text, dir_fd=name.directory, follow_symlinks=name.follow))
         return None
 
     def put(self, path: str, content: bytes) -> None:
@@ -279,14 +279,14 @@ class LocalFileSystem(FileSystem):
     @contextlib.contextmanager
     def _at(self, operation: str, path: str) -> Iterator[Name]:
         try:
-            with self._resolved(operation, path) as name:
+            with self._resolve(operation, path) as name:
                 yield name
         except OSError as error:
             raise storage_error(error, operation, path, self.root) from error
 
-    def _resolved(self, operation: str, path: str) -> AbstractContextManager[Name]:
+    def _resolve(self, operation: str, path: str) -> AbstractContextManager[Name]:
         check_path(operation, path)
-        return resolved(operation, path, self.root, self._prefix, follow=self._follow_links)
+        return resolve(operation, path, self.root, self._prefix, follow=self._follow_links)
 
 
 def open_location(location: Location) -> FileSystem:
@@ -315,7 +315,7 @@ class _LocalStream(OutputStream):
         self._sent = 0
 
     def _write(self, data: memoryview) -> None:
-        with translated("write", self.path, self._root):
+        with translate_errors("write", self.path, self._root):
             _write_all(self._file.fileno(), data)
             written = self.position + data.nbytes
             if written - self._sent >= _SEND_BYTES and _ADVISE is not None:
@@ -327,11 +327,11 @@ class _LocalStream(OutputStream):
         """Do nothing: each write is visible when it returns."""
 
     def _hsync(self) -> None:
-        with translated("hsync", self.path, self._root):
+        with translate_errors("hsync", self.path, self._root):
             os.fsync(self._file.fileno())
 
     def _close(self) -> None:
-        with translated("close", self.path, self._root):
+        with translate_errors("close", self.path, self._root):
             self._file.close()
 
     def _abort(self) -> bool:
@@ -358,7 +358,7 @@ class _LocalFile(InputFile):
             raise StreamClosed("read_at", self.path, "the file was closed; open it again")
         end = min(offset + length, self.size_bytes)
         data = b""
-        with translated("read_at", self.path, self._root):
+        with translate_errors("read_at", self.path, self._root):
             while offset + len(data) < end:  # one system call can return fewer bytes
                 more = os.pread(self._file.fileno(), end - offset - len(data), offset + len(data))
                 if not more:
@@ -384,7 +384,7 @@ class _LocalFile(InputFile):
             return None  # the mount does not support mapping
 
     def close(self) -> None:
-        with translated("close", self.path, self._root):
+        with translate_errors("close", self.path, self._root):
             self._file.close()
 
 
@@ -393,7 +393,7 @@ def _write_all(descriptor: int, data: memoryview) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _stored(status: os.stat_result) -> StoredFile:
+def _stored_file_of(status: os.stat_result) -> StoredFile:
     """Return a file that was linked to its name. Its times are of the clock of the mount; linking sets the second."""
     modified_ms, linked_ms = status.st_mtime_ns // 1_000_000, status.st_ctime_ns // 1_000_000
     return StoredFile(status.st_size, modified_ms=modified_ms, answered_ms=linked_ms)

@@ -98,7 +98,7 @@ def _dangling_link(error: OSError, root: str) -> str:
 
 
 @contextlib.contextmanager
-def translated(operation: str, path: str, root: str, full: str = "") -> Iterator[str]:
+def translate_errors(operation: str, path: str, root: str, full: str = "") -> Iterator[str]:
     """Translate errors of the operating system within the block; the block gets `full`."""
     try:
         yield full

@@ -56,7 +56,7 @@ class Name(NamedTuple):
 
 
 @contextlib.contextmanager
-def resolved(operation: str, path: str, root: str, prefix: str, *, follow: bool) -> Iterator[Name]:
+def resolve(operation: str, path: str, root: str, prefix: str, *, follow: bool) -> Iterator[Name]:
     """Resolve a path below the root, whose `prefix` ends in a slash; the result is valid within the block."""
     first, *names = path.split("/")
     if follow or not names:
@@ -135,7 +135,7 @@ def directory_of(name: Name) -> Name:
     return Name(".", name.directory, follow=False)
 
 
-def beside(name: Name, other: str) -> Name:
+def name_beside(name: Name, other: str) -> Name:
     """Return another name in the same directory."""
     return name._replace(text=other if name.directory is not None else f"{os.path.dirname(name.text)}/{other}")
 

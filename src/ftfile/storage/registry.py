@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ftfile.core.errors import ConfigError, StorageError, Unavailable
-from ftfile.core.extensions import installed
+from ftfile.core.extensions import list_installed
 from ftfile.core.retries import RetryPolicy, call_with_retries
 from ftfile.storage.api import READING, CopyingStream, FileSystem, InputFile, OutputStream, Watch, copy_range
 from ftfile.storage.paths import Location, normalise, parse
@@ -69,7 +69,7 @@ _registered: dict[str, Factory] = {}
 _places: dict[str, str] = {}
 
 
-def _delegated(method: Method, operation: str | None = None) -> Method:
+def _delegate(method: Method, operation: str | None = None) -> Method:
     """Return a wrapper's method, which passes the call of the inner file system's method to `around`."""
     name: str = method.__name__
 
@@ -104,18 +104,18 @@ class WrapperFileSystem(FileSystem):
     def prove(self, directory: str) -> None:
         self.inner.prove(self.inner_path(directory))
 
-    create = _delegated(FileSystem.create)
-    open = _delegated(FileSystem.open)
-    read = _delegated(FileSystem.read)
-    stat = _delegated(FileSystem.stat)
-    list = _delegated(FileSystem.list)
-    names_after = _delegated(FileSystem.names_after, "list")
-    make_directories = _delegated(FileSystem.make_directories)
-    sync_directory = _delegated(FileSystem.sync_directory)
-    create_exclusive = _delegated(FileSystem.create_exclusive)
-    put = _delegated(FileSystem.put)
-    delete = _delegated(FileSystem.delete)
-    remove_directory = _delegated(FileSystem.remove_directory)
+    create = _delegate(FileSystem.create)
+    open = _delegate(FileSystem.open)
+    read = _delegate(FileSystem.read)
+    stat = _delegate(FileSystem.stat)
+    list = _delegate(FileSystem.list)
+    names_after = _delegate(FileSystem.names_after, "list")
+    make_directories = _delegate(FileSystem.make_directories)
+    sync_directory = _delegate(FileSystem.sync_directory)
+    create_exclusive = _delegate(FileSystem.create_exclusive)
+    put = _delegate(FileSystem.put)
+    delete = _delegate(FileSystem.delete)
+    remove_directory = _delegate(FileSystem.remove_directory)
 
     def watch(self) -> Watch | None:
         inner = self.inner.watch()
@@ -242,7 +242,7 @@ def unregister(scheme: str) -> None:
 
 def known_schemes() -> tuple[str, ...]:
     """Return all schemes that have a driver in this process, sorted."""
-    return tuple(sorted({*_installed(), *_BUILT_IN, *_registered}))
+    return tuple(sorted({*_list_installed(), *_BUILT_IN, *_registered}))
 
 
 def is_local(url: str) -> bool:
@@ -290,8 +290,8 @@ def settings_for_others(url: str, settings: Mapping[str, str]) -> dict[str, str]
     return hand_over(url, settings)
 
 
-def _installed() -> dict[str, str]:
-    return {name.lower(): place for name, place in installed(ENTRY_POINT_GROUP).items()}
+def _list_installed() -> dict[str, str]:
+    return {name.lower(): place for name, place in list_installed(ENTRY_POINT_GROUP).items()}
 
 
 def _by_fsspec(scheme: str) -> str | None:
@@ -307,7 +307,7 @@ def _open(location: Location, url: str) -> FileSystem:
     scheme = location.scheme
     if scheme in _registered:
         return _registered[scheme](location)
-    name = _BUILT_IN.get(scheme) or _places.get(scheme) or _installed().get(scheme) or _by_fsspec(scheme)
+    name = _BUILT_IN.get(scheme) or _places.get(scheme) or _list_installed().get(scheme) or _by_fsspec(scheme)
     if name is None:
         schemes = ", ".join(known_schemes())
         detail = f"no driver for the scheme {scheme!r} of {url!r} is installed, and fsspec has none"

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from ftfile.core.checksum import matches
 from ftfile.core.errors import CorruptData
 from ftfile.filters.chain import Chain
-from ftfile.filters.decoded import decoded_piece
+from ftfile.filters.decoded import decode_piece
 from ftfile.log.format import layout
 from ftfile.log.format.layout import restored_version
 from ftfile.log.format.model import BatchWriteAuthor, MaintenanceAuthor, StreamAuthor
@@ -98,7 +98,7 @@ def check_directory(  # noqa: PLR0913 - all but one have defaults
     _check_authors(log, report, recorded_by_spark or {})
     for version, adds in log.snapshots.items():
         _check_segments(version, adds)
-    for source, records in _published(fs, log):
+    for source, records in _list_published(fs, log):
         report.old_names |= _check_published(fs, records, source, foreign, old_names)
     report.live = log.snapshots[max(log.snapshots)]
     unread = set(damaged)
@@ -170,14 +170,14 @@ def _check_segments(version: int, adds: Mapping[str, Add]) -> None:
         require(apart, "I6", f"at version {version} segments of {segment.path!r} overlap at {following.offset}")
 
 
-def _published(fs: FileSystem, log: LogContents) -> Iterator[tuple[str, list[Record]]]:
+def _list_published(fs: FileSystem, log: LogContents) -> Iterator[tuple[str, list[Record]]]:
     """Yield each file that says what is published, with the records whose files are published by it.
 
     A checkpoint lists each record with a part that is not published. A record gives the version up to which all files
     are published, and so does the hint, if its record exists.
     """
     for name, checkpoint in log.checkpoints.items():
-        records = [record for record in log.upto(name.version) if record.version not in checkpoint.unpublished]
+        records = [record for record in log.records_upto(name.version) if record.version not in checkpoint.unpublished]
         yield layout.log_checkpoint_path(name), records
     hint = read_published(fs)
     sources: dict[int, str] = {}
@@ -185,10 +185,10 @@ def _published(fs: FileSystem, log: LogContents) -> Iterator[tuple[str, list[Rec
         if record.published is not None:
             sources[record.published] = layout.record_path(record.version)
         if hint is not None and (record.version, record.nonce) == (hint.version, hint.nonce):
-            yield layout.PUBLISHED_HINT, list(log.upto(hint.version))
+            yield layout.PUBLISHED_HINT, list(log.records_upto(hint.version))
     if sources:
         published = max(sources)
-        yield sources[published], list(log.upto(published))
+        yield sources[published], list(log.records_upto(published))
 
 
 def _check_published(
@@ -221,7 +221,7 @@ def _rows_of(add: Add, content: bytes, rows_of: RowsOf) -> Iterable[Hashable]:
     return itertools.islice(rows_of(content), add.skip_rows, None)
 
 
-def _plain(fs: FileSystem, add: Add, content: bytes) -> bytes:
+def _decode_content(fs: FileSystem, add: Add, content: bytes) -> bytes:
     if not add.filters:
         return content
     is_letters = (add.final_path or "").startswith(f"{layout.DEAD_LETTERS}/")
@@ -229,7 +229,7 @@ def _plain(fs: FileSystem, add: Add, content: bytes) -> bytes:
         identity = identity_of_letters(fs, add.path)
     else:
         identity = layout.storage_identity(add.kind, add.path, add.offset)
-    return decoded_piece(content, Chain.for_reading(add.filters, keys_of(fs)), identity, add.path)
+    return decode_piece(content, Chain.for_reading(add.filters, keys_of(fs)), identity, add.path)
 
 
 def _check_contents(fs: FileSystem, log: LogContents, damaged: Collection[str]) -> list[tuple[Add, bytes]]:
@@ -277,7 +277,7 @@ def _content_of(fs: FileSystem, add: Add, *, may_be_gone: bool) -> bytes | None:
     require(len(content) == add.length, "I5", "{} has {} bytes", add, len(content))
     require(matches(content, add.checksum), "I5", "{} has other bytes than were recorded", add)
     try:
-        plain = _plain(fs, add, content)
+        plain = _decode_content(fs, add, content)
     except CorruptData as error:
         raise InvariantViolation("I5", str(error)) from error
     require(len(plain) == add.logical_length, "I5", "{} holds {} bytes", add, len(plain))
@@ -336,7 +336,7 @@ def _check_visible(
             continue
         # The file is complete: `_check_contents` reads a part at its final name first, and compares it with its record.
         require(path in adds_by_path, "I9", f"{path} is visible and in no record")
-        report.visible[path] = _plain(fs, adds_by_path[path], fs.read(path))
+        report.visible[path] = _decode_content(fs, adds_by_path[path], fs.read(path))
     _check_replaced(log.records, report)
     if endings:
         _check_hidden(fs, tuple(endings))

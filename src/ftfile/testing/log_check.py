@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from ftfile.core.errors import CorruptData, NotFound
-from ftfile.log.apply import after
+from ftfile.log.apply import state_after
 from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
@@ -93,7 +93,7 @@ class LogContents:
                 batches.append(checkpoint.queries[query_id].last_batch + 1)
         return min(batches, default=0)
 
-    def upto(self, version: int) -> list[Record]:
+    def records_upto(self, version: int) -> list[Record]:
         """Return the records up to a version."""
         return [record for record in self.records if record.version <= version]
 
@@ -165,13 +165,13 @@ def _decode_all(fs: FileSystem, contents: Mapping[int, bytes]) -> tuple[dict[int
     violations: dict[int, Exception] = {}
     for version, content in sorted(contents.items()):
         try:
-            records[version] = _decoded(fs, version, content)
+            records[version] = _decode_record(fs, version, content)
         except InvariantViolation as violation:
             violations[version] = violation
     return records, violations
 
 
-def _decoded(fs: FileSystem, version: int, content: bytes) -> Record:
+def _decode_record(fs: FileSystem, version: int, content: bytes) -> Record:
     path = layout.record_path(version)
     with _broken_is("I1"):
         record = decode_record(content, path, fs.read)
@@ -237,7 +237,7 @@ def _fold(log: LogContents) -> LogState:
         if record.version > state.version:
             newer.append(record)
     with _broken_is("I7"):
-        return after(state, *newer)
+        return state_after(state, *newer)
 
 
 def _oldest_checkpoint(log: LogContents) -> layout.CheckpointName | None:
@@ -254,7 +254,7 @@ def _check_checkpoints(log: LogContents) -> None:
         path = layout.log_checkpoint_path(name)
         if name.version < log.start:
             continue
-        folded = replace(_fold(replace(log, records=log.upto(name.version))), unpublished={})
+        folded = replace(_fold(replace(log, records=log.records_upto(name.version))), unpublished={})
         same = replace(checkpoint, unpublished={}) == folded
         require(same, "I7", "{} says {}, and its records say {}", path, checkpoint, folded)
         segments = by_id(segments_in(log.snapshots[name.version]))
@@ -295,7 +295,7 @@ def _check_compacted(fs: FileSystem, log: LogContents, name: layout.CompactedNam
         if adds.get(add.id, add) != add:
             raise InvariantViolation("I7", f"{path} says {add}, which records say otherwise")
     for version in range(max(name.first, content.log_start, log.start), name.last + 1):
-        gone = _removed_until(content.removes, version)
+        gone = _list_removed_until(content.removes, version)
         require(gone <= before.keys(), "I7", f"{path} removes what was not live: {gone - before.keys()}")
         live_ids = set(before.keys() - gone)
         for added, removed, add in brought:
@@ -307,7 +307,7 @@ def _check_compacted(fs: FileSystem, log: LogContents, name: layout.CompactedNam
         )
 
 
-def _removed_until(removes: Mapping[str, int], version: int) -> set[str]:
+def _list_removed_until(removes: Mapping[str, int], version: int) -> set[str]:
     """Return the ids of the adds that versions up to this one removed."""
     add_ids = set()
     for add_id, removed_at in removes.items():

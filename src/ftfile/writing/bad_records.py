@@ -24,8 +24,8 @@ from ftfile.rows.buffers import (
     is_list_like,
     is_valid,
     list_lengths,
-    plain,
     rows_where,
+    to_plain,
 )
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def value_sizes(array: pa.Array) -> NDArray[np.int64]:
     It is the length of a string, the width of a fixed type, and the sum of the values in a nested value. A null has the
     width of its type, or 0 bytes for other types.
     """
-    array = plain(array)
+    array = to_plain(array)
     if is_byte_like(array.type):
         offsets, _ = byte_ranges(array)
         return np.where(is_valid(array), np.diff(offsets), 0)
@@ -169,7 +169,7 @@ def row_to_json(row: pa.RecordBatch) -> dict[str, Any]:
     """
     values = {}
     for name, column in zip(row.schema.names, row.columns, strict=True):
-        values[name] = _value(plain(column)[0])
+        values[name] = _value(to_plain(column)[0])
     return values
 
 
@@ -180,7 +180,7 @@ def _value(scalar: pa.Scalar) -> Any:  # noqa: ANN401 - as many types as values
     if pa.types.is_struct(kind):
         return {field.name: _value(scalar[index]) for index, field in enumerate(kind)}
     if is_list_like(kind):
-        return [_value(item) for item in plain(scalar.values)]
+        return [_value(item) for item in to_plain(scalar.values)]
     return _plain_value(scalar)
 
 

@@ -61,7 +61,7 @@ def plan_write(sink: Sink[_C], config: _C, context: Context, *, tasks_here: bool
         log = config.log(context)
         config = config.for_storage(log.fs.capabilities)
         with file_as_config_error(log, config.path):
-            check = _checked_directory(sink, config, log, partial(_may_be_repetition, common, query_id, context))
+            check = _check_directory(sink, config, log, partial(_may_be_repetition, common, query_id, context))
         config, head = check.config, check.head
         if query_id is not None:
             check_known_query(head, query_id, common.policy)
@@ -99,7 +99,7 @@ def _knows_offsets(head: LogState, query_id: str | None) -> bool:
     return newest is None or newest.offsets_hash is not None
 
 
-def _checked_directory(
+def _check_directory(
     sink: Sink[_C], config: _C, log: CommitLog, is_repetition: Callable[[LogState], bool]
 ) -> DirectoryCheck[_C]:
     """Check the directory at the assumed head, and again at the real one if that fails."""

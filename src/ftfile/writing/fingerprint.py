@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ftfile.rows import kernels as pc
-from ftfile.rows.buffers import byte_ranges, fixed_words, is_byte_like, is_list_like, is_valid, list_lengths, plain
+from ftfile.rows.buffers import byte_ranges, fixed_words, is_byte_like, is_list_like, is_valid, list_lengths, to_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -66,7 +66,7 @@ class FingerprintAccumulator:
                 sums["*"] = [int(np.add.reduce(row_hashes(chunk)))]
             else:
                 for name, column in zip(chunk.schema.names, chunk.columns, strict=True):
-                    _sum_content(sums, _escaped(name), column)
+                    _sum_content(sums, _escape_name(name), column)
             self._add(chunk.num_rows, sums)
 
     def merge(self, other: FingerprintAccumulator) -> None:
@@ -114,19 +114,19 @@ class FingerprintAccumulator:
         return f"{self.kind}/{_VERSION}:{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
-def _escaped(name: str) -> str:
+def _escape_name(name: str) -> str:
     """Escape a name, so that a column `a.b` differs from the field `b` of a struct `a`."""
     return name.replace("\\", "\\\\").replace(".", "\\.").replace("[", "\\[")
 
 
 def _sum_content(sums: Sums, path: str, array: pa.Array) -> None:
     """Store the sums of a column under its path, and the sums of its fields and elements under their paths."""
-    array = plain(array)
+    array = to_plain(array)
     kind, nulls = array.type, array.null_count
     if isinstance(array, pa.StructArray):
         sums[path] = [nulls]
         for field, child in zip(array.type, array.flatten(), strict=True):
-            _sum_content(sums, f"{path}.{_escaped(field.name)}", child)
+            _sum_content(sums, f"{path}.{_escape_name(field.name)}", child)
     elif is_list_like(kind):
         sums[path] = [nulls, *_moments(list_lengths(array).view(np.uint64))]
         _sum_content(sums, f"{path}[]", array.flatten())
@@ -143,7 +143,7 @@ def _sum_content(sums: Sums, path: str, array: pa.Array) -> None:
 def _moments(words: Words) -> tuple[int, int]:
     """Return the sum of all words, and a sum of squares in which changes of two values do not cancel out."""
     # The low bits of the square of a double are zero, so the high bits are folded into them.
-    folded = _folded(words, 32)
+    folded = _fold_words(words, 32)
     return int(np.add.reduce(words)), int(np.dot(folded, folded))
 
 
@@ -166,7 +166,7 @@ def _byte_sums(array: pa.Array) -> tuple[int, int, int]:
 
 def row_hashes(batch: pa.RecordBatch) -> NDArray[np.uint64]:
     """Return the hashes of the rows of a batch, in order. A column whose type has no hash raises a SchemaError."""
-    return _mixed(_combined(zip(batch.schema.names, batch.columns, strict=True), batch.num_rows))
+    return _mix_words(_combine_hashes(zip(batch.schema.names, batch.columns, strict=True), batch.num_rows))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -179,45 +179,45 @@ def _blake2b(data: bytes | pa.Buffer) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
-def _combined(columns: Iterable[tuple[str, pa.Array]], rows: int) -> Words:
+def _combine_hashes(columns: Iterable[tuple[str, pa.Array]], rows: int) -> Words:
     total = np.zeros(rows, np.uint64)
     for name, column in columns:
         # Without folding, changes of the highest bit in two columns would cancel out in the sum of products.
-        words = _folded(_hashed(column, name), 32)
+        words = _fold_words(_hash_array(column, name), 32)
         words *= _multiplier(name)
         total += words
     return total
 
 
-def _folded(words: Words, bits: int) -> Words:
+def _fold_words(words: Words, bits: int) -> Words:
     folded: Words = words >> np.uint64(bits)
     folded ^= words
     return folded
 
 
-def _mixed(words: Words) -> Words:
+def _mix_words(words: Words) -> Words:
     """Apply the finalizer of SplitMix64, a bijection in which each input bit affects all output bits."""
-    words = _folded(words, 30)
+    words = _fold_words(words, 30)
     words *= _MIX_FIRST
-    words = _folded(words, 27)
+    words = _fold_words(words, 27)
     words *= _MIX_SECOND
-    return _folded(words, 31)
+    return _fold_words(words, 31)
 
 
-def _hashed(array: pa.Array, column: str) -> Words:
+def _hash_array(array: pa.Array, column: str) -> Words:
     """Return one word for each value. Equal values have equal words, even if their physical types differ."""
     ordered = not pa.types.is_map(array.type)
-    array = plain(array)
+    array = to_plain(array)
     kind = array.type
     if pa.types.is_null(kind):
         return np.full(len(array), _NULL)
     if isinstance(array, pa.StructArray):
         children = zip((field.name for field in array.type), array.flatten(), strict=True)
-        words = _mixed(_combined(children, len(array)))
+        words = _mix_words(_combine_hashes(children, len(array)))
     elif is_list_like(kind):
-        words = _hashed_lists(array, column, ordered=ordered)
+        words = _hash_lists(array, column, ordered=ordered)
     elif is_byte_like(kind):
-        words = _hashed_bytes(array)
+        words = _hash_bytes(array)
     else:
         words = fixed_words(array, column)
     if array.null_count:
@@ -225,21 +225,21 @@ def _hashed(array: pa.Array, column: str) -> Words:
     return words
 
 
-def _hashed_lists(array: pa.Array, column: str, *, ordered: bool) -> Words:
+def _hash_lists(array: pa.Array, column: str, *, ordered: bool) -> Words:
     lengths = list_lengths(array)
     ends = np.cumsum(lengths)
-    elements = _folded(_hashed(array.flatten(), f"{column}[]"), 32)
+    elements = _fold_words(_hash_array(array.flatten(), f"{column}[]"), 32)
     if ordered:
         places = np.arange(1, len(elements) + 1) - np.repeat(ends - lengths, lengths)
         elements += places.view(np.uint64) * _PLACE
     sums = np.zeros(len(elements) + 1, np.uint64)
-    np.cumsum(_mixed(elements), out=sums[1:])
+    np.cumsum(_mix_words(elements), out=sums[1:])
     words = sums[ends] - sums[ends - lengths]
     words += lengths.view(np.uint64) * _PLACE
-    return _mixed(words)
+    return _mix_words(words)
 
 
-def _hashed_bytes(array: pa.Array) -> Words:
+def _hash_bytes(array: pa.Array) -> Words:
     offsets, data = byte_ranges(array)
     first, end = int(offsets[0]), int(offsets[-1])
     lengths = offsets[1:] - offsets[:-1]
@@ -257,13 +257,13 @@ def _hashed_bytes(array: pa.Array) -> Words:
     words *= _STEP
     long = np.flatnonzero(lengths > _LONG_BYTES)
     counts[long] = 0
-    words = _hashed_words(_folded(words, 32), window, offsets[:-1], counts)
+    words = _hash_words(_fold_words(words, 32), window, offsets[:-1], counts)
     for row in long.tolist():
         words[row] = _blake2b(data[int(offsets[row]) : int(offsets[row + 1])])
     return words
 
 
-def _hashed_words(words: Words, window: Words, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Words:
+def _hash_words(words: Words, window: Words, starts: NDArray[np.int64], counts: NDArray[np.int64]) -> Words:
     """Hash `counts` words from each start, one word of all values at a time."""
     finished = np.cumsum(np.bincount(counts, minlength=1)).tolist()
     order = None

@@ -194,7 +194,7 @@ class Encryption:
     def format_of(self, file_format: Format) -> Format:
         """Return the format of parts."""
         if self.kind == "parquet":
-            return file_format.encrypted(self.key_id, self.keys)
+            return file_format.encrypt(self.key_id, self.keys)
         return file_format
 
     @property
@@ -240,7 +240,7 @@ class Storage:
     @classmethod
     def from_options(cls, parsed: WriterOptions, encryption: Encryption | None, clients: Settings) -> Storage:
         """Check options that need no storage; `for_storage` checks the others. For `clients`, see `client_settings`."""
-        for name in parsed.prefixed("storage"):
+        for name in parsed.options_with_prefix("storage"):
             if name in _OWN:
                 raise ConfigError(f"storage.{name} is a separate option: write {_OWN[name]}")
         owner_only = encryption is not None and not parsed.is_given("filePermission")
@@ -368,7 +368,7 @@ _logs = OnePerKey(_open_log, LOGS_KEPT)
 
 def client_settings(parsed: WriterOptions) -> Settings:
     """Return the client options of the storage and this process's environment settings, for executors."""
-    return tuple(sorted(settings_for_others(parsed.required_path(), parsed.prefixed("storage")).items()))
+    return tuple(sorted(settings_for_others(parsed.required_path(), parsed.options_with_prefix("storage")).items()))
 
 
 def _file_settings(parsed: WriterOptions) -> Settings:
@@ -381,7 +381,7 @@ def _file_settings(parsed: WriterOptions) -> Settings:
         if bits & _PERMISSIONS[name] != _PERMISSIONS[name]:
             raise ConfigError(f"{name}={bits:04o}: the sink needs at least {_PERMISSIONS[name]:04o}")
         settings.append((name, f"{bits:o}"))
-    texts = parsed.prefixed("storage")
+    texts = parsed.options_with_prefix("storage")
     for name, kind in _OF_DRIVERS.items():
         # The driver has the text among its settings too, and refuses a wrong one.
         with contextlib.suppress(KeyError, ValueError):

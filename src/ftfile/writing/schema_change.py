@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ftfile.core.errors import SchemaError
-from ftfile.rows.spark_types import arrow_schema, is_wider, misfits, reads_back, respelled, type_text
+from ftfile.rows.spark_types import arrow_schema, is_wider, list_respelled, misfits, reads_back, type_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -94,7 +94,7 @@ def check_misfits(clauses: Sequence[str], where: str = "") -> None:
 
 def respelled_of(recorded: str, new: str) -> list[str]:
     """Return a clause for each new column whose name differs from a recorded name only by case."""
-    return [*respelled(arrow_schema(recorded), arrow_schema(new))]
+    return [*list_respelled(arrow_schema(recorded), arrow_schema(new))]
 
 
 def check_respelled(clauses: Sequence[str], where: str = "") -> None:

@@ -64,7 +64,7 @@ def read_query_id(checkpoint: str | None, context: Context, settings: Mapping[st
 def newest_planned(checkpoint: str, context: Context) -> int | None:
     """Return the newest batch with offsets in a checkpoint; None before the first batch, or if it cannot be read."""
     try:
-        return _newest(open_filesystem(normalise(checkpoint), context), "offsets")
+        return _find_newest(open_filesystem(normalise(checkpoint), context), "offsets")
     except (ConfigError, StorageError):
         return None
 
@@ -88,11 +88,11 @@ def read_progress(
     if checkpoint_query != query_id:
         raise ConfigError(f"it belongs to another query, {checkpoint_query}")
     # `commits` is read first, because a batch is planned before it is committed.
-    committed, planned = (_newest(fs, directory) for directory in ("commits", "offsets"))
+    committed, planned = (_find_newest(fs, directory) for directory in ("commits", "offsets"))
     if planned is None:
         offsets = None
     else:
-        offsets = _parsed(_content(fs, f"offsets/{planned}"))
+        offsets = _parse_offsets(_content(fs, f"offsets/{planned}"))
     return SparkProgress(planned, offsets, committed)
 
 
@@ -211,7 +211,7 @@ def read_offsets(checkpoint: str | None, batch_id: int, context: Context) -> Bat
     content = _read(checkpoint, f"offsets/{batch_id}", context)
     if content is None:
         return None
-    return _parsed(content)
+    return _parse_offsets(content)
 
 
 def _content(fs: FileSystem, name: str) -> bytes:
@@ -231,13 +231,13 @@ def _id_in(metadata: bytes) -> str | None:
         return None
 
 
-def _newest(fs: FileSystem, directory: str) -> int | None:
+def _find_newest(fs: FileSystem, directory: str) -> int | None:
     """Return the newest batch with a file in a directory of a checkpoint; temporary files and checksums are ignored."""
     names = (info.path.rpartition("/")[2] for info in list_or_empty(fs, directory))
     return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
-def _parsed(content: bytes) -> BatchOffsets:
+def _parse_offsets(content: bytes) -> BatchOffsets:
     lines = content.decode("utf-8", "replace").splitlines()
     texts = []
     for line in lines[2:]:

@@ -216,7 +216,7 @@ class OpenPart:
         self._encoder.finish()
         self._filtered.finish()
 
-    def staged(self) -> StagedPart:
+    def to_staged(self) -> StagedPart:
         """Return the log entry of the ended part."""
         part = self.file.part(self._filtered.position, self.rows, self.directory_key, self._chain.names)
         if self._encoder.computes_text:
@@ -321,7 +321,7 @@ class Stage:
     def finish(self, part: OpenPart) -> None:
         """End a part. Errors of closing it may be raised later, by `wait_closed`."""
         part.end()
-        self.finished.append(part.staged())
+        self.finished.append(part.to_staged())
         self._mark_ended(part.file)
         if self._closers <= 1:
             self._close(part.file)

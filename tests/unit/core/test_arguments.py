@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ftfile
-from ftfile.core.arguments import checked
+from ftfile.core.arguments import check_arguments
 from ftfile.core.context import absolute_path
 from ftfile.core.errors import ConfigError
 from ftfile.testing.micro_batch import MicroBatch, StoreBatch
@@ -151,7 +151,7 @@ def test_the_home_of_nobody_is_no_path() -> None:
 
 
 def test_other_arguments_arrive_as_they_are() -> None:
-    @checked
+    @check_arguments
     def function(
         path: str | os.PathLike[str], other: list[int], *more: int, flag: bool = False, **options: object
     ) -> tuple[Any, ...]:

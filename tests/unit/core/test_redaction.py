@@ -9,7 +9,7 @@ import traceback
 import pytest
 
 from ftfile.core.errors import ConfigError, CorruptData, StillOpen, Unavailable
-from ftfile.core.logs import get_logger, redacted
+from ftfile.core.logs import get_logger, redact
 
 SECRET = "eyJhbGciOiJ9.c2VjcmV0X2tleQ-x"
 FORMS = (
@@ -48,10 +48,10 @@ HARMLESS = (
 @pytest.mark.parametrize("text", FORMS)
 class TestForms:
     def test_text(self, text: str) -> None:
-        shown = redacted(text)
+        shown = redact(text)
         assert SECRET not in shown
         assert "…" in shown
-        assert redacted(shown) == shown
+        assert redact(shown) == shown
 
     def test_errors(self, text: str) -> None:
         errors = [
@@ -77,7 +77,7 @@ class TestForms:
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_other_text_stays(text: str) -> None:
-    assert redacted(text) == text
+    assert redact(text) == text
 
 
 def test_paths_stay_in_errors() -> None:

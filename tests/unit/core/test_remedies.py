@@ -13,7 +13,7 @@ import pytest
 import typer
 
 import ftfile
-from ftfile.core.remedies import Advice, Argument, Remedy, Wording, command_in, in_commands, joined, uncapitalised
+from ftfile.core.remedies import Advice, Argument, Remedy, Wording, command_in, in_commands, join_texts, uncapitalise
 from ftfile.read.directory import Directory
 from ftfile.tools.cli.app import app
 
@@ -84,7 +84,7 @@ def test_arguments_are_options_of_a_command(argument: Argument | Wording, python
 
 def test_an_advice_keeps_its_remedies() -> None:
     flush = Advice("Run ", Remedy("flush"))
-    whole = Advice("First: ", uncapitalised(flush), ". ", joined("; ", ["a", flush]))
+    whole = Advice("First: ", uncapitalise(flush), ". ", join_texts("; ", ["a", flush]))
     assert whole == "First: run ftfile.flush(path). a; Run ftfile.flush(path)"
     assert whole.in_commands("x") == "First: run `ftfile flush x`. a; Run `ftfile flush x`"
     assert whole.remedies == (Remedy("flush"), Remedy("flush"))
@@ -101,7 +101,7 @@ def test_a_plain_text_has_no_remedy() -> None:
         "Run ftfile.flush(path)",
         None,
     )
-    assert uncapitalised("Run") == "run"
+    assert uncapitalise("Run") == "run"
 
 
 def test_errors_carry_their_remedies() -> None:

@@ -14,7 +14,7 @@ from ftfile.core.codecs import CODECS
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters.api import BadStream
 from ftfile.filters.chain import Chain, FilteredFile, chain_from_options
-from ftfile.filters.decoded import decoded_file, decoded_piece
+from ftfile.filters.decoded import decode_piece, decoded_file
 from tests.unit.filters import filters_of_users
 from tests.unit.filters.filters_of_users import ByteCounter, Cipher
 from tests.unit.formats.rows import Target
@@ -66,7 +66,7 @@ def test_files_come_back(names: tuple[str, ...]) -> None:
             while piece := file.read(size):
                 pieces.append(piece)
             assert b"".join(pieces) == ALL
-    assert decoded_piece(written, Chain.for_reading(names), "a@0", "part") == ALL
+    assert decode_piece(written, Chain.for_reading(names), "a@0", "part") == ALL
 
 
 @pytest.mark.slow
@@ -129,7 +129,7 @@ def test_an_envelope_is_bound_to_its_place() -> None:
     with pytest.raises(BadStream):
         chain.decode(written, "a@1")
     with pytest.raises(CorruptData, match="'part' is corrupt: expected a chunk of this place, found another one"):
-        decoded_piece(written, chain, "b@0", "part")
+        decode_piece(written, chain, "b@0", "part")
 
 
 def test_frames_move_from_file_to_file() -> None:

@@ -40,7 +40,7 @@ def test_the_limit_is_that_of_the_decoder_alone() -> None:
             within.append(limit())
             yield ROWS
 
-    between = [limit() for _ in memory_limit.bounded(batches(), 1 << 20, "a")]
+    between = [limit() for _ in memory_limit.limit_batches(batches(), 1 << 20, "a")]
     assert between == [before] * 2
     assert limit() == before
     for one in within:
@@ -55,7 +55,7 @@ def test_a_program_of_a_user_has_no_limit(monkeypatch: pytest.MonkeyPatch) -> No
         within.append(limit())
         yield ROWS
 
-    assert list(memory_limit.bounded(batches(), 1 << 20, "a")) == [ROWS]
+    assert list(memory_limit.limit_batches(batches(), 1 << 20, "a")) == [ROWS]
     assert within == [before]
 
 
@@ -67,7 +67,7 @@ def test_rows_that_take_more_are_damage(error: Exception) -> None:
         yield ROWS
         raise error
 
-    rows = memory_limit.bounded(batches(), 0, "a/b")
+    rows = memory_limit.limit_batches(batches(), 0, "a/b")
     assert next(rows) is ROWS
     with pytest.raises(CorruptData, match=f"a/b.*{memory_limit.MEMORY_BYTES} bytes"):
         next(rows)
@@ -83,10 +83,10 @@ def test_decoders_in_two_threads_have_what_is_theirs() -> None:
         ends.append(limit())
         yield ROWS
 
-    thread = threading.Thread(target=lambda: list(memory_limit.bounded(slow(), 1 << 30, "a")))
+    thread = threading.Thread(target=lambda: list(memory_limit.limit_batches(slow(), 1 << 30, "a")))
     thread.start()
     is_begun.wait(10)
-    assert list(memory_limit.bounded(iter([ROWS]), 0, "b")) == [ROWS]
+    assert list(memory_limit.limit_batches(iter([ROWS]), 0, "b")) == [ROWS]
     may_end.set()
     thread.join()
     assert ends[0] not in {before, resource.RLIM_INFINITY}
@@ -114,10 +114,10 @@ def test_a_fork_during_a_decoder_of_another_thread_has_no_limit() -> None:
 
     def check() -> None:
         assert limit() == before
-        assert list(memory_limit.bounded(iter([ROWS]), 1 << 20, "a")) == [ROWS]
+        assert list(memory_limit.limit_batches(iter([ROWS]), 1 << 20, "a")) == [ROWS]
         assert limit() == before
 
-    thread = threading.Thread(target=lambda: list(memory_limit.bounded(batches(), 1 << 20, "a")))
+    thread = threading.Thread(target=lambda: list(memory_limit.limit_batches(batches(), 1 << 20, "a")))
     thread.start()
     begun.wait()
     try:

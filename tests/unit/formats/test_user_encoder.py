@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[3] / "docs/formats/binary.md"
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered() -> None:
-    binary_format._made.cache_clear()  # noqa: SLF001 - one instance serves a process
+    binary_format._make_user_class.cache_clear()  # noqa: SLF001 - one instance serves a process
 
 
 @pytest.fixture

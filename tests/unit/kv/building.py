@@ -18,7 +18,7 @@ from ftfile.kv.fold import fold
 from ftfile.kv.hashing import KeyHasher, bucket_name
 from ftfile.kv.planning.picker import DEFAULT_PLAN
 from ftfile.kv.planning.plan import CompactionPlanner
-from ftfile.kv.planning.runs import Run, RunMetadata, placed
+from ftfile.kv.planning.runs import Run, RunMetadata, place_adds
 from ftfile.kv.run.writer import write_run
 from ftfile.kv.user_keys import UserKeys
 from ftfile.log.commit_log import CommitLog
@@ -117,7 +117,7 @@ class Builder:
         encoding = {"format": {"name": "run"}, "filters": [], "partitionBy": [], "store": self.definition.to_json()}
 
         def prepare(head: Any, _: Any) -> Body:
-            at = placed(adds, head.version + 1, self.log.clock.now_ms())
+            at = place_adds(adds, head.version + 1, self.log.clock.now_ms())
             return Body(
                 adds=(*at, *merged),
                 removes=tuple(map(Remove.of, head.segments.values() if overwrite else removes)),
@@ -133,9 +133,9 @@ class Builder:
     def jobs(self) -> int:
         """Do all compactions that are due; return how many."""
         planner = CompactionPlanner(self.settings, self.definition.key_types, self.log.clock.now_ms())
-        due = planner.due(self.log.refresh().segments.values())
+        due = planner.list_due(self.log.refresh().segments.values())
         for planned in due:
-            adds = [*planned.moved(self.log.ids), *(self._compacted(planned) if planned.inputs else ())]
+            adds = [*planned.move_runs(self.log.ids), *(self._compacted(planned) if planned.inputs else ())]
             self.record([], [run.add for run in planned.compaction.runs], adds)
         return len(due)
 

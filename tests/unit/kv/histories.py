@@ -20,8 +20,8 @@ from ftfile.kv.definition import DELETE, DELETED_MS, MERGE, OP, SET, StoreDefini
 from ftfile.kv.fold import fold
 from ftfile.kv.key_columns import Key
 from ftfile.kv.planning.picker import DEFAULT_PLAN, Backoff, Compaction, PlanSettings, by_position, groups_of, pick
-from ftfile.kv.planning.plan import Terms, acceptable, cuts_of, moves_of, purges_between, terms_of
-from ftfile.kv.planning.runs import Run, RunMetadata, apart, placed, run_of, runs_by_bucket
+from ftfile.kv.planning.plan import Terms, cuts_of, divide_purges, keep_acceptable, moves_of, terms_of
+from ftfile.kv.planning.runs import Run, RunMetadata, are_apart, place_adds, run_of, runs_by_bucket
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Add, Origin
 from ftfile.testing.context import SeededIds
@@ -196,12 +196,12 @@ class Store:
             self.late += [rewrite for rewrite in rewrites if self.rng.random() < 0.5]
             return
         rewrites.sort(key=lambda rewrite: min(add.rolling_stats["at"] for add in rewrite.inputs))
-        accepted = [] if overwrite else acceptable(self.live, rewrites)
+        accepted = [] if overwrite else keep_acceptable(self.live, rewrites)
         self.counts["dropped"] += len(rewrites) - len(accepted)
         if not overwrite:
             self._check_accepted(rewrites, accepted)
         live = {} if overwrite else self._live_after(accepted)
-        live |= {add.id: add for add in placed(adds, version, self.now_ms)}
+        live |= {add.id: add for add in place_adds(adds, version, self.now_ms)}
         self.backoffs = [backoff for backoff in [*self.backoffs, *map(_backoff_of, failed)] if backoff.run in live]
         self.backoffs = [*{backoff.run: backoff for backoff in self.backoffs}.values()]
         self.counts["held"] += len(failed)
@@ -211,7 +211,7 @@ class Store:
 
     def record(self, rewrite: Rewrite) -> None:
         """Create a record with only a compaction."""
-        assert acceptable(self.live, [rewrite]), "a full compaction finds no place"
+        assert keep_acceptable(self.live, [rewrite]), "a full compaction finds no place"
         self.versions.append(Version(self._live_after([rewrite]), dict(self.expected.rows)))
         self.check(self.versions[-1])
 
@@ -339,7 +339,7 @@ class Store:
             files = -(-count // limit)
             bounds = [first + count * number // files for number in range(files + 1)] if files else [first, first]
             pieces = [rows.slice(low, high - low) for low, high in pairwise(bounds)]
-            ranges = purges_between(purges, [start, *(keys[bound] for bound in bounds[1:-1])], end)
+            ranges = divide_purges(purges, [start, *(keys[bound] for bound in bounds[1:-1])], end)
             yield from ((piece, own) for piece, own in zip(pieces, ranges, strict=True) if piece.num_rows or own)
 
     # ---------------------------------------------------------------------------------------------------- the checks
@@ -368,7 +368,7 @@ class Store:
         same = frozenset(run.add.id for run in runs)
         if same not in self.read_once:
             for place, run in enumerate(runs):
-                assert all(apart(run, other) for other in runs[:place]), "runs that meet are not apart in position"
+                assert all(are_apart(run, other) for other in runs[:place]), "runs that meet are not apart in position"
                 rows = self.rows_of(run.add)
                 assert rows.num_rows == run.add.rows
                 if rows.num_rows:

@@ -12,7 +12,7 @@ from ftfile.kv.definition import DELETE, StoreDefinition, operations
 from ftfile.kv.fold import fold
 from ftfile.kv.hashing import by_bucket
 from ftfile.kv.key_columns import first_fall
-from ftfile.kv.planning.runs import apart, open_state, recorded_key_types, run_of
+from ftfile.kv.planning.runs import are_apart, open_state, recorded_key_types, run_of
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.layout import storage_identity
 from ftfile.log.sealed import keys_of, open_with_keys
@@ -101,7 +101,7 @@ def rows_in(fs: FileSystem) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for bucket, runs in buckets.items():
         runs.sort(key=lambda run: run.metadata.at)
-        assert all(apart(one, other) for one in runs for other in runs if one is not other)
+        assert all(are_apart(one, other) for one in runs for other in runs if one is not other)
         tables = [_checked(fs, run, definition) for run in runs]
         folded = fold(tables, definition, is_bottommost=True, purges=[run.metadata.purges for run in runs])
         for row in folded.filter(pa.array(operations(folded) != DELETE)).to_pylist():

@@ -48,13 +48,13 @@ def store(tmp_path: Path) -> Builder:
 def folds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of runs of each fold of a cached merge."""
     calls: list[int] = []
-    honest = CachedMerge._made  # noqa: SLF001
+    honest = CachedMerge._make
 
     def folded(cached_merge: CachedMerge, files: Any) -> Any:
         calls.append(len(cached_merge.runs))
         return honest(cached_merge, files)
 
-    monkeypatch.setattr(CachedMerge, "_made", folded)
+    monkeypatch.setattr(CachedMerge, "_make", folded)
     return calls
 
 
@@ -71,18 +71,18 @@ def test_scans_fold_no_cached_merge_and_read_one_that_is_there(store: Builder, f
     assert {key: reader.get(key) for key in KEYS} == dict.fromkeys(KEYS, RUNS)
     assert folds == [RUNS] * 4
     assert scanned() == dict.fromkeys(KEYS, RUNS)
-    parts = [len(bucket.scanned(None, None)) for bucket in reader.view.buckets.values()]
+    parts = [len(bucket.parts_between(None, None)) for bucket in reader.view.buckets.values()]
     assert (parts, len(folds)) == ([1] * 4, 4)
 
 
 def test_runs_that_a_scan_has_opened_stay_open_over_a_refresh(store: Builder) -> None:
     reader = kv.open(store.path)
     assert sum(batch.num_rows for batch in reader.scan()) == len(KEYS)
-    before = {id(part.held) for bucket in reader.view.buckets.values() for part in bucket.scanned(None, None)}
+    before = {id(part.held) for bucket in reader.view.buckets.values() for part in bucket.parts_between(None, None)}
     store.merge({"0": 1})
     reader.refresh()
     assert sum(batch.num_rows for batch in reader.scan()) == len(KEYS)
-    after = {id(part.held) for bucket in reader.view.buckets.values() for part in bucket.scanned(None, None)}
+    after = {id(part.held) for bucket in reader.view.buckets.values() for part in bucket.parts_between(None, None)}
     assert len(after - before) == 1
 
 
@@ -200,9 +200,9 @@ def test_a_run_is_opened_once_for_all_who_want_it(
 
     monkeypatch.setattr(levels, "open_run", opened)
     with ThreadPoolExecutor(8) as pool:
-        first = pool.submit(part.opened)
+        first = pool.submit(part.open)
         assert begun.wait(60)
-        others = [pool.submit(part.opened) for _ in range(7)]
+        others = [pool.submit(part.open) for _ in range(7)]
         assert all(waiting.acquire(timeout=60) for _ in others)
         may_end.set()
         assert {id(future.result(60)) for future in (first, *others)} == {id(part.held)}
@@ -219,7 +219,7 @@ def test_all_who_wait_get_the_fold_that_is_under_way(
     cached_merge = bucket.cached_merge
     assert cached_merge is not None
     CACHE.here.resize(1)
-    begun, may_end, honest, folds = threading.Event(), threading.Event(), CachedMerge._made, []  # noqa: SLF001
+    begun, may_end, honest, folds = threading.Event(), threading.Event(), CachedMerge._make, []
 
     def folded(each: CachedMerge, files: Any) -> Any:
         folds.append(each)
@@ -229,11 +229,11 @@ def test_all_who_wait_get_the_fold_that_is_under_way(
             raise CorruptData("a.spool", "a run", "none")
         return honest(each, files)
 
-    monkeypatch.setattr(CachedMerge, "_made", folded)
+    monkeypatch.setattr(CachedMerge, "_make", folded)
     with ThreadPoolExecutor(8) as pool:
-        first = pool.submit(cached_merge.opened)
+        first = pool.submit(cached_merge.open)
         assert begun.wait(60)
-        others = [pool.submit(cached_merge.opened) for _ in range(7)]
+        others = [pool.submit(cached_merge.open) for _ in range(7)]
         assert all(waiting.acquire(timeout=60) for _ in others)
         may_end.set()
         outcomes = [future.exception(60) or future.result() for future in (first, *others)]
@@ -242,8 +242,8 @@ def test_all_who_wait_get_the_fold_that_is_under_way(
     if not fails:
         assert cached_merge.held is None
         assert len(set(map(id, outcomes))) <= 2
-    monkeypatch.setattr(CachedMerge, "_made", honest)
-    assert cached_merge.opened().reader.rows > 0
+    monkeypatch.setattr(CachedMerge, "_make", honest)
+    assert cached_merge.open().reader.rows > 0
 
 
 @pytest.mark.slow

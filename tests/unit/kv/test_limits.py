@@ -17,7 +17,7 @@ from ftfile.kv.compactor import FoldedRows, Outputs
 from ftfile.kv.definition import define
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.planning import runs as planned_runs
-from ftfile.kv.planning.runs import placed
+from ftfile.kv.planning.runs import place_adds
 from ftfile.kv.pushdown import Condition, select
 from ftfile.kv.reading import bucket, reader, verify
 from ftfile.kv.run import block_batch, writer
@@ -80,7 +80,7 @@ class TestReading:
         with kv.open(out) as opened:
             cached_merge = opened.view.buckets[0].cached_merge
             assert cached_merge is not None
-            assert len(block_sizes(cached_merge.opened().reader)) > 1
+            assert len(block_sizes(cached_merge.open().reader)) > 1
             assert opened.multi_get([0, 1600, 2399, 2400]) == [*(b"%09d" % id_ * 100 for id_ in (0, 1600, 2399)), None]
 
     @pytest.mark.slow
@@ -207,9 +207,9 @@ class TestPlans:
 
     def test_more_runs_than_a_record_has_places_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(planned_runs, "_INDEX_BITS", 2)
-        assert [planned_runs.run_of(add).metadata.at for add in placed([a_run(0)] * 4, 1, 0)] == points(4, 5, 6, 7)
+        assert [planned_runs.run_of(add).metadata.at for add in place_adds([a_run(0)] * 4, 1, 0)] == points(4, 5, 6, 7)
         with pytest.raises(ConfigError, match="5 runs are too many for one record"):
-            placed([a_run(0)] * 5, 1, 0)
+            place_adds([a_run(0)] * 5, 1, 0)
 
 
 class TestJobs:
@@ -230,7 +230,7 @@ class TestJobs:
         piece_bytes = Outputs(nothing, "", 1 << 40).piece_bytes
         assert Outputs(nothing, "", 1 << 10).piece_bytes < piece_bytes
         table = pa.table({"k": np.arange(1_000_000)})
-        taken = [*FoldedRows(iter([table]), (), 1, piece_bytes).of_one_run(lambda _: False)]
+        taken = [*FoldedRows(iter([table]), (), 1, piece_bytes).batches_of_run(lambda _: False)]
         assert len(taken) > 7
         assert max(batch.nbytes for batch in taken) <= piece_bytes
         assert pa.Table.from_batches(taken).equals(table)

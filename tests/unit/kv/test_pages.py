@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def found_places(shape: PageShape, hashes: NDArray[np.uint64], table: NDArray[np.uint32]) -> list[set[int]]:
     """All places that a search for each hash comes by."""
     pages = PageTable(shape)
-    wanted_pages = pages.missing(np.arange(shape.pages))
+    wanted_pages = pages.list_missing(np.arange(shape.pages))
     pages.fill({page: memoryview(table[page]) for page in wanted_pages})
-    assert not pages.missing(np.arange(shape.pages))
+    assert not pages.list_missing(np.arange(shape.pages))
     probes = Probes(shape, hashes, pages)
     found: list[set[int]] = [set() for _ in hashes]
     wanted = np.arange(len(hashes))

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from ftfile.kv.planning.picker import DEFAULT_PLAN, Backoff, Compaction, groups_of, pick, runs_in, sorted_runs
-from ftfile.kv.planning.plan import Terms, cuts_of, moves_of, purges_between, terms_of
+from ftfile.kv.planning.plan import Terms, cuts_of, divide_purges, moves_of, terms_of
 from ftfile.kv.planning.runs import Run, RunMetadata
 from ftfile.log.format.model import Add, Origin
 from ftfile.testing.context import SeededIds
@@ -268,9 +268,9 @@ class TestCuts:
 
     def test_purges_are_divided_among_results(self) -> None:
         purges = [((0,), (15,)), ((12,), (33,)), ((40,), None)]
-        assert purges_between(purges, [(), (10,), (35,)], (50,)) == [
+        assert divide_purges(purges, [(), (10,), (35,)], (50,)) == [
             (((0,), (10,)),),
             (((10,), (33,)),),
             (((40,), (50,)),),
         ]
-        assert purges_between(purges, [()], None) == [(((0,), (33,)), ((40,), None))]
+        assert divide_purges(purges, [()], None) == [(((0,), (33,)), ((40,), None))]

@@ -17,15 +17,15 @@ from ftfile.kv.planning.plan import (
     PlannedCompaction,
     Result,
     Terms,
-    acceptable,
     backoffs_after,
     backoffs_of,
     failed_ids,
     is_held,
     job_of,
+    keep_acceptable,
     pieces_of,
 )
-from ftfile.kv.planning.runs import Run, RunMetadata, placed, run_of
+from ftfile.kv.planning.runs import Run, RunMetadata, place_adds, run_of
 from ftfile.log.checks import Rewrite
 from ftfile.log.format.model import Add, Job, Origin
 from ftfile.log.state import LogState, SharedMap
@@ -64,7 +64,7 @@ def a_run(  # an add of a live run
 
 
 def plan_of(live: Sequence[Add], backoffs: Sequence[Backoff] = (), now_ms: int = 0) -> list[PlannedCompaction]:
-    return CompactionPlanner(SETTINGS, [pa.int64()], now_ms).due(live, backoffs)
+    return CompactionPlanner(SETTINGS, [pa.int64()], now_ms).list_due(live, backoffs)
 
 
 def named(due: Sequence[PlannedCompaction]) -> list[tuple[str, list[tuple[int, int]]]]:
@@ -87,7 +87,7 @@ class TestMetadata:
         assert RunMetadata.from_json(RunMetadata((0, 0), None).to_json()) == RunMetadata((0, 0), None)
 
     def test_positions_are_versions_and_places(self) -> None:
-        found = placed([a_run(0), a_run(0)], 7, 123)
+        found = place_adds([a_run(0), a_run(0)], 7, 123)
         assert [run_of(add).metadata.at for add in found] == points(7 << 20, 7 << 20 | 1)
         assert {run_of(add).metadata.committed_ms for add in found} == {123}
 
@@ -167,7 +167,7 @@ class TestResults:
         output = run_of(a_run(0, (0, 40)))
         metadata = run_of(planned.add_of(output, ())).metadata
         assert (metadata.at, metadata.committed_ms, metadata.level, metadata.keys) == ((3, 8), 5, 1, ((0,), (40,)))
-        (moved,) = planned.moved(IDS)
+        (moved,) = planned.move_runs(IDS)
         assert moved.id != move.id
         assert run_of(moved).metadata == RunMetadata((1, 2), ((50,), (60,)), committed_ms=1, level=1)
         assert structs.replace(moved, id=move.id, rolling_stats=move.rolling_stats) == move
@@ -204,15 +204,15 @@ class TestAccept:
         live = [a_run(1), a_run(2)]
         by_id = {add.id: add for add in live}
         rewrites = [Rewrite(tuple(live), (a_run((1, 2)),), 0) for _ in range(2)]
-        assert acceptable(by_id, rewrites) == rewrites[:1]
-        assert acceptable({live[0].id: live[0]}, rewrites) == []
+        assert keep_acceptable(by_id, rewrites) == rewrites[:1]
+        assert keep_acceptable({live[0].id: live[0]}, rewrites) == []
 
     def test_one_that_comes_when_others_have_merged_what_is_around_it(self) -> None:
         live = [a_run((0, 1), (0, 99)), a_run(2, (0, 9)), a_run(3, (0, 9))]
         by_id = {add.id: add for add in live}
-        assert len(acceptable(by_id, [Rewrite((*live[1:],), (a_run((2, 3), (0, 9)),), 0)])) == 1
-        assert acceptable(by_id, [Rewrite((*live[1:],), (a_run((1, 3), (0, 9)),), 0)]) == []
-        assert len(acceptable(by_id, [Rewrite((*live[1:],), (a_run((1, 3), (100, 101)),), 0)])) == 1
+        assert len(keep_acceptable(by_id, [Rewrite((*live[1:],), (a_run((2, 3), (0, 9)),), 0)])) == 1
+        assert keep_acceptable(by_id, [Rewrite((*live[1:],), (a_run((1, 3), (0, 9)),), 0)]) == []
+        assert len(keep_acceptable(by_id, [Rewrite((*live[1:],), (a_run((1, 3), (100, 101)),), 0)])) == 1
 
     def test_each_is_seen_by_those_after_it(self) -> None:
         live = [a_run(1), a_run(2), a_run(3), a_run(4)]
@@ -220,7 +220,7 @@ class TestAccept:
             Rewrite((live[0], live[1]), (a_run((1, 2)),), 0),
             Rewrite((live[2], live[3]), (a_run((2, 4)),), 0),
         ]
-        assert acceptable({add.id: add for add in live}, rewrites) == rewrites[:1]
+        assert keep_acceptable({add.id: add for add in live}, rewrites) == rewrites[:1]
 
 
 @pytest.mark.parametrize(

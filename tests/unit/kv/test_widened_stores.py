@@ -15,7 +15,7 @@ from ftfile.core.errors import ConfigError, SchemaError
 from ftfile.kv.feed import FeedStream
 from ftfile.kv.feed_rows import as_requested, changed_rows, feed_schema
 from ftfile.kv.hashing import by_bucket
-from ftfile.kv.planning.plan import due
+from ftfile.kv.planning.plan import list_due
 from ftfile.kv.run import writer
 from ftfile.kv.run_files import OpenFiles
 from ftfile.log.commit_log import CommitLog
@@ -200,7 +200,7 @@ def _columns(head: Any, encoding: str) -> str:
 
 def _due(head: Any, rules: PlanSettings) -> set[str]:
     names = {job.id for job in head.jobs}
-    due_now = (compaction for compaction, _ in due(head.segments.values(), (), rules))
+    due_now = (compaction for compaction, _ in list_due(head.segments.values(), (), rules))
     return {run.add.id for compaction in due_now if compaction.name in names for run in compaction.runs}
 
 

@@ -67,7 +67,7 @@ class TestAddsOfRecords:
             assert rows == [10, 10, 10]
             return [low is None or low > 1 for low in bounds["a"].low]
 
-        table = AddTable((), adds).possible(FS, ["a"], may_match)
+        table = AddTable((), adds).select_possible(FS, ["a"], may_match)
         assert list(table.values()) == list(adds.values())[1:]
         assert len(table) == 2
 
@@ -267,7 +267,7 @@ class TestAddsOfCompactedLogs:
             return [value is None or value >= 12 for value in low]
 
         for version in range(4):
-            table = log.table(version).possible(log.fs, ["id"], may_match)
+            table = log.table(version).select_possible(log.fs, ["id"], may_match)
             expected = [
                 add_id
                 for add_id, statistics in read_back(log.table(version), log.fs).items()
@@ -291,7 +291,7 @@ class TestDamage:
         with caplog.at_level(logging.INFO):
             assert next(table.bounds(log.fs, ["id"])) == {}
         assert "conditions and readers of exports read more files" in caplog.text
-        assert list(table.possible(log.fs, ["id"], lambda bounds, rows: [not bounds] * len(rows))) == list(table)
+        assert list(table.select_possible(log.fs, ["id"], lambda bounds, rows: [not bounds] * len(rows))) == list(table)
 
     @pytest.mark.parametrize("span_bytes", [0, 1 << 16])
     def test_each_damaged_byte_is_noticed_by_conditions_and_by_merges_and_not_by_snapshots(

@@ -15,18 +15,25 @@ from msgspec import structs
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, PermissionDenied
 from ftfile.log import publish as keeping
-from ftfile.log.apply import after
+from ftfile.log.apply import state_after
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.compacted import AddColumns, Document, encode_compacted
 from ftfile.log.format.layout import CompactedName
 from ftfile.log.format.model import MaintenanceAuthor, Record
 from ftfile.log.format.record import encode_record
-from ftfile.log.format.version_blocks import Interval, blocks, fewest, halves, may_stand
+from ftfile.log.format.version_blocks import Interval, blocks, fewest_intervals_of, halves, may_stand
 from ftfile.log.read import add_table as merging
 from ftfile.log.read import compacted_writer
 from ftfile.log.read.add_table import compact_records, merge_compacted
-from ftfile.log.read.compacted_records import contained, cover, list_compacted, reach, read_compacted, write_compacted
+from ftfile.log.read.compacted_records import (
+    cover,
+    find_contained,
+    list_compacted,
+    reach,
+    read_compacted,
+    write_compacted,
+)
 from ftfile.log.read.compacted_writer import write_due_compacted, write_fewest_compacted
 from ftfile.log.read.snapshot import read_records, snapshot_at, take_snapshot
 from ftfile.log.state import LogState
@@ -50,13 +57,13 @@ FEWER = settings(max_examples=settings().max_examples * 3 // 5)
 
 
 def folded(records: RandomLog) -> LogState:
-    return after(LogState(), *records.records)
+    return state_after(LogState(), *records.records)
 
 
 def intervals(log: RandomLog) -> list[Interval]:
     """Return intervals for all versions that ranges may stand for, cut at random."""
     end = log.versions
-    cut = log.random.choice((fewest(end), [*blocks(0, end)]))
+    cut = log.random.choice((fewest_intervals_of(end), [*blocks(0, end)]))
     for _ in range(log.random.randrange(6)):
         place = log.random.randrange(len(cut))
         if cut[place].size > 1:
@@ -238,7 +245,7 @@ class TestCover:
         before = reach(cover(names))
         some = {name for name in names if hash(name) % 3}
         others = names - some
-        left = names - {name for seen in (some, others, names) for name in contained(names, cover(seen))}
+        left = names - {name for seen in (some, others, names) for name in find_contained(names, cover(seen))}
         assert reach(cover(left)) == before
 
 
@@ -301,7 +308,7 @@ class TestFallback:
         for name in names:
             fs.delete(layout.compacted_path(name))
         write_compacted(fs, SYSTEM.ids, compact_records(log.records[:16], 0))
-        head = replace(after(LogState(), *log.records[:10]), log_start=10)
+        head = replace(state_after(LogState(), *log.records[:10]), log_start=10)
         assert dict(snapshot_at(CommitLog(fs), head).adds.items()) == log.snapshots[9]
 
     def test_ranges_are_opened_at_the_same_time_where_that_pays(self) -> None:
@@ -370,7 +377,7 @@ class TestFallback:
             fs.create_exclusive(layout.record_path(version), encode_record(record).content)
         log = CommitLog(fs)
         write_fewest_compacted(log, log.refresh())
-        assert sorted((name.first, name.last) for name in list_compacted(fs)) == fewest(versions)
+        assert sorted((name.first, name.last) for name in list_compacted(fs)) == fewest_intervals_of(versions)
         MemoryFileSystem.drop("chunks")
 
 
@@ -491,7 +498,7 @@ class TestCosts:
         for version in range(versions):
             record = plain_record(version, files=8)
             log.recent.records[record.version] = record
-            head = after(head, record)
+            head = state_after(head, record)
             if version % 8 == 7:
                 write_due_compacted(log, head)
         there = list_compacted(fs)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.filters.keys import Keys, forget_keys
-from ftfile.log.apply import after
+from ftfile.log.apply import state_after
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint
 from ftfile.log.commit_log import LAYOUT_VERSION
 from ftfile.log.format import layout
@@ -62,7 +62,7 @@ with mock.patch("ftfile.log.format.record.COMPANION_FROM_BYTES", 1):
 def state() -> LogState:
     found = LogState()
     for record in LOG.records:
-        found = after(found, record)
+        found = state_after(found, record)
     return found
 
 

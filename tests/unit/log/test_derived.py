@@ -11,13 +11,13 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData
 from ftfile.log import checkpoints
 from ftfile.log import publish as keeping
-from ftfile.log.apply import after
+from ftfile.log.apply import state_after
 from ftfile.log.checkpoints import list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import BatchWriteAuthor, MaintenanceAuthor, Record
 from ftfile.log.format.record import to_checked_text
-from ftfile.log.format.version_blocks import fewest
+from ftfile.log.format.version_blocks import fewest_intervals_of
 from ftfile.log.protocol import Committed
 from ftfile.log.read.add_table import compact_records
 from ftfile.log.read.compacted_records import cover, list_compacted, reach, write_compacted
@@ -180,7 +180,7 @@ class TestAnotherHistory:
             other.commit_new(batch)
         log = CommitLog(other.fs)
         write_fewest_compacted(log, log.refresh())
-        assert sorted((name.first, name.last) for name in list_compacted(other.fs)) == fewest(4 * SHARED)
+        assert sorted((name.first, name.last) for name in list_compacted(other.fs)) == fewest_intervals_of(4 * SHARED)
         assert_right(other, 4 * SHARED)
 
     @pytest.mark.slow
@@ -216,7 +216,7 @@ def test_a_foreign_checkpoint_does_not_decide_whether_a_record_is_dead(driver: D
     for batch in range(3):
         driver.commit_new(batch)
     state = driver.log.refresh()
-    foreign = after(state, Record(3, "foreign", MaintenanceAuthor("test", "x"), 0, previous_nonce=state.nonce))
+    foreign = state_after(state, Record(3, "foreign", MaintenanceAuthor("test", "x"), 0, previous_nonce=state.nonce))
 
     class Copied(WrapperFileSystem):
         def create_exclusive(self, path: str, content: bytes) -> None:

@@ -14,7 +14,7 @@ from ftfile.log import checkpoints, records
 from ftfile.log import commit_log as log
 from ftfile.log import publish as keeping
 from ftfile.log import state as states
-from ftfile.log.apply import TablesBuilder, after
+from ftfile.log.apply import TablesBuilder, state_after
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_checkpoints, write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import compacted as range_format
@@ -30,7 +30,7 @@ from ftfile.log.format.model import (
     StreamAuthor,
     Transaction,
 )
-from ftfile.log.format.version_blocks import fewest
+from ftfile.log.format.version_blocks import fewest_intervals_of
 from ftfile.log.policy import find_record
 from ftfile.log.read import add_table as merging
 from ftfile.log.read import compacted_writer
@@ -64,7 +64,7 @@ def maintained(state: LogState, count: int) -> LogState:
     """Return a state this number of records later."""
     first = state.version + 1
     versions = range(first, first + count)
-    return after(state, *(Record(at, f"n{at}", MaintenanceAuthor("test", "x"), 0) for at in versions))
+    return state_after(state, *(Record(at, f"n{at}", MaintenanceAuthor("test", "x"), 0) for at in versions))
 
 
 @pytest.fixture
@@ -100,18 +100,18 @@ class TestState:
         for version in range(fold.RECENT_CHANGES + 5):
             segment = structs.replace(part(f"s{version}"), kind="segment", final_path=None)
             record = Record(version, f"n{version}", MaintenanceAuthor("test", "x"), 0, adds=(segment,))
-            state = after(state, record)
+            state = state_after(state, record)
         assert len(state.segment_changes) == fold.RECENT_CHANGES
         assert len(state.segments) == fold.RECENT_CHANGES + 5
 
     def test_removed_parts(self) -> None:
         count = fold.REMOVED_KEPT + 1
         parts = [part(f"p{number}") for number in range(count)]
-        state = after(LogState(), Record(0, "n0", BatchWriteAuthor("j"), 0, adds=tuple(parts)))
+        state = state_after(LogState(), Record(0, "n0", BatchWriteAuthor("j"), 0, adds=tuple(parts)))
         for version, removed in enumerate((parts[:5000], parts[5000:]), 1):
             removes = tuple(Remove.of(add) for add in removed)
             author = MaintenanceAuthor("drop", "x")
-            state = after(state, Record(version, f"n{version}", author, 0, removes=removes))
+            state = state_after(state, Record(version, f"n{version}", author, 0, removes=removes))
         assert len(state.removed) <= fold.REMOVED_KEPT
         assert not any(state.is_live(add, read_version=0) for add in parts[::500])
 
@@ -149,10 +149,10 @@ class TestState:
     def test_reserved_names_stay_while_the_record_is_kept(self) -> None:
         removes = (Remove("id", "part", "latest.txt"),)
         author = MaintenanceAuthor("test", "x")
-        state = after(LogState(), Record(0, "n0", author, 0), Record(1, "n1", author, 0, removes=removes))
-        state = after(state, Record(2, "n2", author, 0, log_start=1))
+        state = state_after(LogState(), Record(0, "n0", author, 0), Record(1, "n1", author, 0, removes=removes))
+        state = state_after(state, Record(2, "n2", author, 0, log_start=1))
         assert dict(state.reserved) == {"latest.txt": 1}
-        assert dict(after(state, Record(3, "n3", author, 0, log_start=2)).reserved) == {}
+        assert dict(state_after(state, Record(3, "n3", author, 0, log_start=2)).reserved) == {}
 
 
 class TestSharing:
@@ -400,7 +400,7 @@ class TestRanges:
         assert len(sizes) >= 3
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == count
         write_fewest_compacted(other, other.refresh())
-        assert len(list_compacted(driver.fs)) == len(fewest(other.refresh().version + 1))
+        assert len(list_compacted(driver.fs)) == len(fewest_intervals_of(other.refresh().version + 1))
         assert len(take_snapshot(CommitLog(driver.fs)).adds) == count
 
     @pytest.mark.slow

@@ -11,7 +11,7 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import CorruptData, PermissionDenied
 from ftfile.log import apply as fold
 from ftfile.log import checkpoints
-from ftfile.log.apply import after
+from ftfile.log.apply import state_after
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint, list_checkpoints
 from ftfile.log.checks import Rewrite
 from ftfile.log.commit_log import CommitLog
@@ -55,7 +55,7 @@ class Fold:
         version = self.state.version + 1
         author = MaintenanceAuthor("test", str(version))
         defaults: dict[str, Any] = {"version": version, "nonce": f"n{version}", "author": author, "time_ms": 0}
-        self.state = after(self.state, Record(**(defaults | fields)))
+        self.state = state_after(self.state, Record(**(defaults | fields)))
 
     def restart(self) -> None:
         found = decode_checkpoint(encode_checkpoint(self.state), "path")
@@ -118,7 +118,7 @@ class TestRemoved:
         segment = part("s", "segment")
         fold.record(adds=(segment,))
         seen = fold.state.view().to_state()
-        seen = after(seen, Record(1, "n1", MaintenanceAuthor("test", "1"), 0, removes=(Remove.of(segment),)))
+        seen = state_after(seen, Record(1, "n1", MaintenanceAuthor("test", "1"), 0, removes=(Remove.of(segment),)))
         assert seen.version == 1
 
     def test_a_rewrite_made_long_ago_is_dropped(self, driver: Driver) -> None:
@@ -191,8 +191,8 @@ def test_a_fold_from_any_checkpoint_is_the_fold_from_the_start() -> None:
         for at in (0, 7, 29):
             whole, resumed = LogState(), LogState()
             for record in log.records:
-                whole = after(whole, record)
-                resumed = after(resumed, record)
+                whole = state_after(whole, record)
+                resumed = state_after(resumed, record)
                 if record.version == at:
                     resumed = decode_checkpoint(encode_checkpoint(resumed), "path")
             assert resumed == whole

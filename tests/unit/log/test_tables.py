@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ftfile.log import apply as fold
-from ftfile.log.apply import TablesBuilder, after
+from ftfile.log.apply import TablesBuilder, state_after
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint
 from ftfile.log.format.model import BatchWriteAuthor, Record
 from ftfile.log.format.record import decode_record, encode_record
@@ -59,7 +59,7 @@ def test_it_goes_through_records_and_checkpoints_in_its_order() -> None:
     for version, changes in enumerate([{"t": {"set": {"b": 1, "a": 2}}}, {"t": {"set": {"b": 3}}}]):
         record = Record(version, f"n{version}", BatchWriteAuthor("j"), 5 + version, tables=changes)
         content = encode_record(record).content
-        state = after(state, decode_record(content, "path", lambda _: b""))
+        state = state_after(state, decode_record(content, "path", lambda _: b""))
     assert list(state.tables["t"].items()) == [("a", [5, 2]), ("b", [6, 3])]
     again = decode_checkpoint(encode_checkpoint(state), "path")
     assert again == state

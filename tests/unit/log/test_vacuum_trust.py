@@ -17,7 +17,7 @@ from ftfile.log.checkpoints import write_checkpoint
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
 from ftfile.log.format.model import BatchWriteAuthor, Body, MaintenanceAuthor
-from ftfile.log.format.version_blocks import fewest
+from ftfile.log.format.version_blocks import fewest_intervals_of
 from ftfile.log.protocol import commit
 from ftfile.log.read.compacted_records import list_compacted
 from ftfile.log.read.snapshot import take_snapshot
@@ -441,5 +441,5 @@ class TestLimits:
             world.driver.commit_new(batch)
         assert len(list_compacted(world.fs)) == count
         world.vacuum()
-        assert len(list_compacted(world.fs)) == len(fewest(count))
+        assert len(list_compacted(world.fs)) == len(fewest_intervals_of(count))
         assert len(take_snapshot(CommitLog(world.fs)).adds) == count

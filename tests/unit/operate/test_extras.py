@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from ftfile.operate import doctor as looking
-from ftfile.operate.doctor import USES_OF_EXTRAS, required
+from ftfile.operate.doctor import USES_OF_EXTRAS, list_required
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -227,17 +227,17 @@ class TestDoctor:
     def test_it_knows_the_requirements_of_each_extra(self) -> None:
         requirements = [Requirement(text) for text in metadata.requires("ftfile") or []]
         always = {each.name for each in requirements if is_needed(each, "")}
-        assert {*(required() or ())} == always != set()
+        assert {*(list_required() or ())} == always != set()
         for extra in USES:
             more = {each.name for each in requirements if is_needed(each, extra)} - always
-            assert {*(required(extra) or ())} == more != set()
+            assert {*(list_required(extra) or ())} == more != set()
 
     def test_it_lists_every_extra(self) -> None:
         assert USES_OF_EXTRAS.keys() | {"spark"} == USES.keys()
 
     def test_each_missing_package_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(looking, "_output", lambda _: "")
-        for name in required() or []:
+        for name in list_required() or []:
             monkeypatch.setattr(looking, "_version", lambda asked, name=name: None if asked == name else "1")
             (found,) = (each for each in looking.doctor(measure_start=False).findings if each.code == "packages")
             assert (found.severity, found.actual) == ("error", f"not installed: {name}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ftfile.core.remedies import Advice, Remedy
-from ftfile.operate.findings import KINDS, SEVERITIES, CheckReport, Finding, check, find, is_well, worst_first
+from ftfile.operate.findings import KINDS, SEVERITIES, CheckReport, Finding, check, find, is_well, sort_worst_first
 from ftfile.operate.repair import RepairReport, RepairStep
 
 
@@ -31,7 +31,7 @@ def test_a_finding_has_what_the_table_says_of_its_kind() -> None:
         Finding(code="python", path="", expected="", actual="", severity=severity, remedy="")
         for severity in reversed(SEVERITIES)
     ]
-    assert [finding.severity for finding in worst_first(every)] == [*SEVERITIES]
+    assert [finding.severity for finding in sort_worst_first(every)] == [*SEVERITIES]
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ class TestVerdict:
         """The due file comes before the stuck file, but is less severe."""
         stream = run(tmp_path / "out", 2, maxBatchesPerFile="2")
         stuck = UnpublishedFile(version=1, query_id=None, path="part.json", problem="its file is missing")
-        monkeypatch.setattr("ftfile.operate.status._unpublished", lambda *_: [stuck])
+        monkeypatch.setattr("ftfile.operate.status._list_unpublished", lambda *_: [stuck])
         status = ftfile.status(stream.path)
         assert [finding.code for finding in findings_of(status)] == ["open-file-due", "not-publishable"]
         assert [finding.code for finding in status.findings] == ["not-publishable", "open-file-due"]

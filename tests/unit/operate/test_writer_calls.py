@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from ftfile.storage import local
-from ftfile.storage.local_system import resolved
+from ftfile.storage.local_system import resolve
 from tests.unit.operate.numbered_rows import numbers_of, opened, rows
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def test_the_calls_of_a_small_commit(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     def recorded(operation: str, path: str, *place: str, follow: bool) -> AbstractContextManager[Name]:
         calls.append((operation, PurePosixPath(path).suffix))
-        return resolved(operation, path, *place, follow=follow)
+        return resolve(operation, path, *place, follow=follow)
 
     monkeypatch.setattr(local, "resolved", recorded)
     out = str(tmp_path / "out")

@@ -243,7 +243,7 @@ def test_an_expression_is_compared_with_at_most_20_000_files() -> None:
 
 def chosen(reader: StatisticsReader) -> dict[str, bool]:
     """Return the ids of the possible adds, each with True if all of its rows match."""
-    return {add.id: is_certain for add, is_certain in reader.possible(CrashingFileSystem())}
+    return {add.id: is_certain for add, is_certain in reader.list_possible(CrashingFileSystem())}
 
 
 def snapshot_of(*files: tuple[dict[str, str], dict[str, Any]]) -> tuple[Snapshot, pa.Schema]:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ftfile.rows.statistics.merging import CountedEntries, entries_of_some, merged_entries
+from ftfile.rows.statistics.merging import CountedEntries, entries_of_some, merge_all_entries
 from tests.kit.reference_statistics import entry_of
 
 LAST = "\U0010ffff"
@@ -34,7 +34,7 @@ def counted(values: list[Any], kind: pa.DataType) -> CountedEntries:
 
 def merged_of(groups: list[CountedEntries], kind: pa.DataType) -> CountedEntries:
     schema = pa.schema([("x", kind)])
-    return CountedEntries(sum(group.rows for group in groups), merged_entries(groups, schema))
+    return CountedEntries(sum(group.rows for group in groups), merge_all_entries(groups, schema))
 
 
 def contains(entry: tuple[Any, ...], values: list[Any], kind: pa.DataType) -> bool:
@@ -108,7 +108,7 @@ def test_unknown_and_forged_entries(entries: list[tuple[Any, ...]], merged: tupl
 def test_a_column_that_a_group_lacks_is_unknown() -> None:
     groups = [CountedEntries(1, {"x": (1, 1, 0), "y": (1, 1, 0)}), CountedEntries(1, {"y": (2, 2, 0)})]
     schema = pa.schema([("x", pa.int64()), ("y", pa.int64())])
-    assert merged_entries(groups, schema) == {"y": (1, 2, 0)}
+    assert merge_all_entries(groups, schema) == {"y": (1, 2, 0)}
 
 
 @pytest.mark.parametrize("kind", [pa.decimal128(5, 2), pa.binary()], ids=str)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ftfile.rows.orc_messages import bytes_field, fields, number_field, plain
+from ftfile.rows.orc_messages import bytes_field, decode_message, fields, number_field
 from ftfile.source.decoding.orc_tails import OrcTail
 
 
@@ -38,4 +38,4 @@ def test_a_footer_without_the_types_of_a_column_is_refused(parts: list[int]) -> 
 @pytest.mark.parametrize("codec", [1, 2, 5])
 def test_a_damaged_chunk_is_refused(codec: int) -> None:
     with pytest.raises(ValueError, match=r"."):
-        plain((8 << 1).to_bytes(3, "little") + b"\xffdamaged", codec)
+        decode_message((8 << 1).to_bytes(3, "little") + b"\xffdamaged", codec)

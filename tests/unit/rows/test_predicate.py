@@ -28,7 +28,7 @@ from ftfile.rows.predicate import (
     bind,
     columns_of,
     fold,
-    opposite,
+    opposite_of,
 )
 
 NUMBER, TEXT = Column(("x",), pa.int64()), Column(("name",), pa.string())
@@ -60,8 +60,8 @@ def selected(tree: Tree) -> list[int]:
 def test_a_leaf_and_its_opposite_match_each_row_that_is_not_null_once(leaf: Any) -> None:
     column = ROWS[leaf.column]
     present = [number for number, value in enumerate(column) if value.is_valid or isinstance(leaf, Null)]
-    assert sorted([*selected(leaf), *selected(opposite(leaf))]) == present
-    assert opposite(opposite(leaf)) == leaf
+    assert sorted([*selected(leaf), *selected(opposite_of(leaf))]) == present
+    assert opposite_of(opposite_of(leaf)) == leaf
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,12 @@ def test_a_literal_without_a_value_of_the_type_is_unknown(tree: Tree) -> None:
 
 def test_an_unknown_condition_and_its_opposite_are_possible_and_never_certain() -> None:
     files = FileBounds({"x": BoundsColumn([1], [9], [0])}, [3])
-    unknown: list[Leaf] = [UNKNOWN, opposite(UNKNOWN)]
+    unknown: list[Leaf] = [UNKNOWN, opposite_of(UNKNOWN)]
     for leaf in unknown:
-        assert files.possible(leaf).tolist() == [True]
-        assert files.certain(leaf).tolist() == [False]
-    assert not files.possible(all_of([UNKNOWN, FALSE])).any()
-    assert files.certain(any_of([UNKNOWN, TRUE])).all()
+        assert files.mark_possible(leaf).tolist() == [True]
+        assert files.mark_certain(leaf).tolist() == [False]
+    assert not files.mark_possible(all_of([UNKNOWN, FALSE])).any()
+    assert files.mark_certain(any_of([UNKNOWN, TRUE])).all()
 
 
 def test_a_tree_has_columns_in_their_order() -> None:

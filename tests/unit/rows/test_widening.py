@@ -16,7 +16,7 @@ from ftfile.formats.api import LineFormat, format_from_options
 from ftfile.formats.partition_paths import check_partition_column, parse_partition_path, partition_names
 from ftfile.formats.reading.batches import batch_as
 from ftfile.rows.buffers import rebuild
-from ftfile.rows.spark_types import reads_back, respelled
+from ftfile.rows.spark_types import list_respelled, reads_back
 from tests.kit.parameters import parametrize
 
 if TYPE_CHECKING:
@@ -211,5 +211,5 @@ def test_names_of_fields_differ_by_more_than_case() -> None:
     assert not reads_back(struct(a=ONE), struct(A=ONE))
     assert not reads_back(listed(struct(a=ONE)), listed(struct(A=ONE, b=ONE)))
     old, new = ([pa.field(name, kind) for name, kind in fields] for fields in ([("V", ONE)], [("v", LONG)]))
-    assert [*respelled(old, new)] == ["v is recorded as V"]
-    assert not [*respelled(old, old)]
+    assert [*list_respelled(old, new)] == ["v is recorded as V"]
+    assert not [*list_respelled(old, old)]

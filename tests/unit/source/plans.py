@@ -88,7 +88,7 @@ def add_plans(log: PlanLog, count: int, position: PlanPosition | None = None) ->
     """Add plans. Before each plan, commit the previous batch, as Spark does. Return the positions of the plans."""
     position, positions = position or begin(), []
     for _ in range(count):
-        log.known()
+        log.read_known()
         before, position = position, log.add(position, plan_of(position.plan + 1))
         if before.plan >= 0:
             log.commit(before)

@@ -96,13 +96,13 @@ def test_decimals_with_too_many_digits_before_the_point_are_bad_records(text: st
 def test_typed_columns_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parser reads typed columns until a value has another spelling."""
     asked: list[dict[str, pa.DataType]] = []
-    parsed = CsvRows._parsed  # noqa: SLF001
+    parsed = CsvRows._parse_lines  # noqa: SLF001
 
     def note(reader: CsvRows, data: bytes, types: dict[str, pa.DataType]) -> Any:
         asked.append(types)
         return parsed(reader, data, types)
 
-    monkeypatch.setattr(CsvRows, "_parsed", note)
+    monkeypatch.setattr(CsvRows, "_parse_lines", note)
     schema = pa.schema([("a", pa.int64()), ("s", pa.string())])
     assert rows("1,x y\n2,z\n", schema) == ["(1, 'x y')", "(2, 'z')"]
     assert asked == [{"0": pa.int64()}]

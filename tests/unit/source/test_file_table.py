@@ -62,7 +62,7 @@ def test_a_parked_file_is_found_by_what_was_read_of_it() -> None:
     key = key_of(root, "in/a")
     file = KnownFile(key, len(content), 900, 5, b"\1" * 8, *prints(content), is_parked=True)
     known = KnownFiles()
-    known._pending = {key: file.packed()}  # noqa: SLF001
+    known._pending = {key: file.pack()}  # noqa: SLF001
     assert by_start(Table(listing, known), prints(content).start) == {(key, listing.paths.index("in/a"))}
 
 

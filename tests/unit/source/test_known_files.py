@@ -122,7 +122,7 @@ def test_a_displaced_file_stays_known_under_a_key_of_its_own(size_bytes: int, is
     key = key_of("", "a.log")
     file = KnownFile(key, 5, size_bytes, 10, b"identity", *MARKS, is_parked)
     known = KnownFiles()
-    known._pending = {key: file.packed()}  # noqa: SLF001
+    known._pending = {key: file.pack()}  # noqa: SLF001
     assert known.get(key) == file
     after = known.apply(SourcePlan(files=(FileEntry("a.log", "replaced", 0, "", "", 3, 20, "8", displaces=True),)))
     displaced = KnownFiles.from_bytes(after.to_bytes()).get(file.displaced_key())
@@ -138,7 +138,7 @@ def test_a_displaced_file_stays_known_under_a_key_of_its_own(size_bytes: int, is
 def test_a_parked_file_has_no_unread_bytes(is_parked: bool) -> None:
     key = key_of("", "a.log")
     known = KnownFiles()
-    known._pending = {key: KnownFile(key, 5, 9, 10, b"identity", *MARKS, is_parked).packed()}  # noqa: SLF001
+    known._pending = {key: KnownFile(key, 5, 9, 10, b"identity", *MARKS, is_parked).pack()}  # noqa: SLF001
     assert has_unread(known.rows).tolist() == [not is_parked]
 
 
@@ -156,7 +156,7 @@ def test_a_file_that_is_gone_advances_although_the_same_plan_displaces_it() -> N
     for files in (entries, entries[::-1]):
         after = known.apply(SourcePlan(ranges=(rest,), files=files))
         gone, new = after.get(file.displaced_key()), after.get(key)
-        assert gone == file.displaced()._replace(position=9, size_bytes=9, modified_ms=20, head="1" * 16, tail="2" * 16)
+        assert gone == file.displace()._replace(position=9, size_bytes=9, modified_ms=20, head="1" * 16, tail="2" * 16)
         assert new is not None
         assert (new.position, new.size_bytes, new.is_displaced) == (0, 3, False)
         assert len(after) == 3

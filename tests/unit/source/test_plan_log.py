@@ -141,7 +141,7 @@ def test_4_a_lost_reply_is_settled_by_the_nonce(fs: MemoryFileSystem, fault: Any
     position = driver(faulty).add(begin(), plan_of(0))
     assert [call.path for _, call in faulty.injected] == [layout.record_path(0)]
     assert position.plan == 0
-    assert driver(fs).after(begin()) == position
+    assert driver(fs).position_after(begin()) == position
     assert len(read_plans(fs).plans) == 1
 
 
@@ -183,7 +183,7 @@ class TestZombies:
         with pytest.raises(StateLost, match="is another plan"):
             driver(fs).read(positions[2], positions[1])
         with pytest.raises(StateLost, match="the oldest remaining plan"):
-            driver(fs).after(positions[1])
+            driver(fs).position_after(positions[1])
 
     @pytest.mark.slow
     def test_5_nobody_is_told_of_it_who_looks_while_its_place_is_trimmed(
@@ -204,7 +204,7 @@ class TestZombies:
                 return content
 
         with pytest.raises(StateLost, match="the oldest remaining plan"):
-            driver(Trimmed(fs.name)).after(positions[1])
+            driver(Trimmed(fs.name)).position_after(positions[1])
 
     @pytest.mark.slow
     def test_5_it_goes_with_the_next_trim(self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def test_a_log_of_another_layout_is_refused_before_its_known_files_are_read() ->
     fs = MemoryFileSystem("another-layout")
     add_plans(driver(fs), 2)
     fs.put(layout.FORMAT_FILE, to_checked_text([b"ftfile plans, layout 1"]))
-    for read in (driver(fs).known, partial(driver(fs).after, begin())):
+    for read in (driver(fs).read_known, partial(driver(fs).position_after, begin())):
         with pytest.raises(ConfigError, match=r"'ftfile plans, layout 1'.*install the version that wrote it"):
             read()
 
@@ -373,9 +373,9 @@ def test_29_whichever_call_fails_there_is_no_offset_or_a_durable_one(
         log, position, positions = driver(faulty), begin(), [begin()]
         for _ in range(8):
             try:
-                found = log.after(position)
+                found = log.position_after(position)
                 if found is None:
-                    log.known()
+                    log.read_known()
                     found = log.add(position, plan_of(position.plan + 1))
             except FtfileError:
                 raised += 1
@@ -433,8 +433,8 @@ def test_a_plan_of_an_hour_ago_is_checked_by_the_plan_behind_it(fs: MemoryFileSy
     positions = add_plans(driver(fs), 3)
     wrong = positions[0]._replace(nonce="x")
     with pytest.raises(StateLost, match="is not the plan"):
-        driver(fs).after(wrong)
-    assert driver(fs).after(positions[0]) == positions[1]
+        driver(fs).position_after(wrong)
+    assert driver(fs).position_after(positions[0]) == positions[1]
 
 
 @pytest.mark.slow

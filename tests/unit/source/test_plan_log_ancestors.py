@@ -53,7 +53,7 @@ def read_all(log: PlanLog, positions: list[PlanPosition], first: int = 0) -> lis
 
 def test_wdm_1_nothing_saved(fs: MemoryFileSystem) -> None:
     log = driver(fs)
-    assert log.after(begin()) is None
+    assert log.position_after(begin()) is None
     assert log.head == begin()
     assert log.head is not None
     assert log.head.plan == -1
@@ -114,7 +114,7 @@ def test_wdm_5_wal_7_what_a_dead_writer_left_is_no_plan(
     positions = add_plans(driver(fs), 12)
     fs.create_exclusive(f"{layout.LOG}/{name}", b'{"ftfileRecord":1')
     log = driver(fs)
-    assert log.after(positions[-1]) is None
+    assert log.position_after(positions[-1]) is None
     add_plans(log, 6, positions[-1])
     assert fs.exists(f"{layout.LOG}/{name}")
 
@@ -135,7 +135,7 @@ def test_wdm_6_an_absolute_location_is_used_as_it_is(tmp_path: Path) -> None:
 
 def test_wal_1_a_driver_is_known_by_its_position_alone(fs: MemoryFileSystem) -> None:
     positions = pickle.loads(pickle.dumps(add_plans(driver(fs), 5)))
-    assert driver(fs).after(positions[3]) == positions[4]
+    assert driver(fs).position_after(positions[3]) == positions[4]
 
 
 @pytest.mark.parametrize(("first", "count"), [(0, 100), (70, 30)])
@@ -160,7 +160,7 @@ def test_wal_4_half_a_record_is_damage_and_no_end(fs: MemoryFileSystem) -> None:
     path = layout.record_path(2)
     fs.put(path, fs.read(path)[:-20])
     with pytest.raises(CorruptData):
-        driver(fs).after(positions[1])
+        driver(fs).position_after(positions[1])
 
 
 def test_wal_5_nothing_goes_before_it_is_committed(fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_wal_6_entries_behind_the_checkpoint_come_again_and_writing_goes_on(fs: 
     """The later plans are not deleted, because another driver may have read them already."""
     positions = add_plans(driver(fs), 5)
     log = driver(fs)
-    assert [log.after(position) for position in positions[2:4]] == positions[3:]
+    assert [log.position_after(position) for position in positions[2:4]] == positions[3:]
     assert log.add(positions[2], plan_of(77)) == positions[3]
     assert log.add(positions[4], plan_of(5)).plan == 5
     assert read_all(driver(fs), positions) == [*range(5)]
@@ -191,7 +191,7 @@ def test_wal_8_a_reader_survives_trimming(fs: MemoryFileSystem, monkeypatch: pyt
     small_bounds(monkeypatch, 2)
     positions = add_plans(driver(fs), 4)
     reader = driver(fs)
-    assert reader.after(positions[2]) == positions[3]
+    assert reader.position_after(positions[2]) == positions[3]
     positions += add_plans(driver(fs), 20, positions[-1])
     assert reader.read(positions[3], positions[2]) == plan_of(3)  # the reader had read up to this plan
     with pytest.raises(StateLost, match="is missing"):
@@ -213,8 +213,8 @@ def test_wal_9_the_head_is_cut_off_wherever_it_is(
     for number in range(count):
         known = known.apply(plan_of(number))
     log = driver(fs)
-    assert log.after(positions[-1]) is None
-    assert log.known().to_bytes() == known.to_bytes()
+    assert log.position_after(positions[-1]) is None
+    assert log.read_known().to_bytes() == known.to_bytes()
 
 
 def test_wal_10_positions_are_in_the_order_of_plans(fs: MemoryFileSystem) -> None:

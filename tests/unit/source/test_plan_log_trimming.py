@@ -56,7 +56,7 @@ class TestTrimming:
         found = check_plans(fs, offsets_of(positions), 399, kept_max=plan_log.VERSIONS_KEPT + 70)
         assert found.state.log_start > 0
         assert min(found.plans) <= 398 - plan_log.VERSIONS_KEPT
-        assert driver(fs).known().to_bytes() == known_after(400)
+        assert driver(fs).read_known().to_bytes() == known_after(400)
 
     @pytest.mark.slow
     def test_a_position_of_a_hundred_plans_ago_goes_on(self, fs: MemoryFileSystem) -> None:
@@ -64,7 +64,7 @@ class TestTrimming:
         old = positions[398 - plan_log.VERSIONS_KEPT]
         for position in positions[old.plan + 1 :]:
             log = driver(fs)
-            assert log.after(old) == position
+            assert log.position_after(old) == position
             assert log.read(position, old) == plan_of(position.plan)
             old = position
 
@@ -124,7 +124,7 @@ class TestTrimming:
         positions = add_plans(driver(FaultyFileSystem(fs, [full])), 40)
         found = check_plans(fs, offsets_of(positions), 39)
         assert 0 < found.state.log_start < 15
-        assert driver(fs).known().to_bytes() == known_after(40)
+        assert driver(fs).read_known().to_bytes() == known_after(40)
 
     @pytest.mark.slow
     def test_newer_checkpoints_of_others_let_no_plan_go_that_columns_need(
@@ -200,11 +200,11 @@ class TestColumnsFiles:
         assert read_plans(fs).state.log_start > 0
         self.damage(fs, 0, how)
         log = driver(fs)
-        assert log.after(positions[-1]) is None
-        assert log.known().to_bytes() == known_after(30)
+        assert log.position_after(positions[-1]) is None
+        assert log.read_known().to_bytes() == known_after(30)
         more = add_plans(log, 10, positions[-1])
         check_plans(fs, offsets_of(more), 9)
-        assert driver(fs).known().to_bytes() == known_after(40)
+        assert driver(fs).read_known().to_bytes() == known_after(40)
 
     @parametrize("how", ["lost", "cut", "flipped", "another"], quick=2)
     def test_without_both_there_is_an_error(
@@ -215,9 +215,9 @@ class TestColumnsFiles:
         for which in (0, 1):
             self.damage(fs, which, how)
         log = driver(fs)
-        assert log.after(positions[-1]) is None
+        assert log.position_after(positions[-1]) is None
         with pytest.raises(CorruptData, match=r"columns.* new checkpointLocation"):
-            log.known()
+            log.read_known()
 
     @pytest.mark.slow
     def test_of_a_longer_one_no_more_is_read_than_is_recorded(
@@ -237,7 +237,7 @@ class TestColumnsFiles:
         add_plans(driver(fs), 12)
         for which in (0, 1):
             self.damage(fs, which, "lost")
-        assert driver(fs).known().to_bytes() == known_after(12)
+        assert driver(fs).read_known().to_bytes() == known_after(12)
 
     def test_a_driver_that_others_overtake_while_it_loads(
         self, fs: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
@@ -255,7 +255,7 @@ class TestColumnsFiles:
 
         with monkeypatch.context() as patch:
             patch.setattr(plan_log, "read_columns", go_on)
-            found = driver(fs).known().to_bytes()
+            found = driver(fs).read_known().to_bytes()
         assert found == known_after(42)
 
     def test_one_that_another_driver_was_ahead_of_is_not_named(
@@ -270,7 +270,7 @@ class TestColumnsFiles:
         with monkeypatch.context() as patch:
             patch.setattr(plan_log, "is_columns_due", lambda *_: False)
             positions += add_plans(driver(fs), 3, positions[-1])
-            assert log.after(positions[-2]) == positions[-1]
+            assert log.position_after(positions[-2]) == positions[-1]
             log.add(positions[-1], plan_of(5))
         assert plan_log.columns_files(read_plans(fs).state) == []
 
@@ -294,9 +294,9 @@ class TestBounds:
         assert len(names(fs, layout.LOG)) < 200
         assert len(names(fs, layout.CHECKPOINTS)) == checkpoints.CHECKPOINTS_KEPT
         assert len(names(fs, layout.COLUMNS)) <= plan_log.COLUMNS_KEPT + 1
-        assert driver(fs).known().to_bytes() == known_after(10_000)
+        assert driver(fs).read_known().to_bytes() == known_after(10_000)
         with pytest.raises(StateLost):
-            driver(fs).after(positions[0])
+            driver(fs).position_after(positions[0])
 
     @pytest.mark.slow
     def test_a_plan_of_a_hundred_thousand_ranges(self, fs: MemoryFileSystem) -> None:
@@ -306,7 +306,7 @@ class TestBounds:
         log.commit(first)
         second = log.add(first, plan_of(1, ranges=100_000))
         log.commit(first)
-        assert len(driver(fs).known()) == 100_000
+        assert len(driver(fs).read_known()) == 100_000
         check_plans(fs, offsets_of([first, second]), 1)
 
     @pytest.mark.slow
@@ -341,10 +341,10 @@ class TestBounds:
 
         monkeypatch.setattr(plan_log, "LOAD_TRIES", 3)
         late = driver(fs)
-        assert late.after(positions[-1]) is None
+        assert late.position_after(positions[-1]) is None
         monkeypatch.setattr(plan_log, "read_columns", always_gone)
         with pytest.raises(StorageError, match="changed faster"):
-            late.known()
+            late.read_known()
 
 
 def test_two_ends_of_available_now_are_those_of_one_listing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import datasource as ds
 
 import ftfile
 from ftfile.core.errors import ConfigError
-from ftfile.spark.native.conditions import filtered
+from ftfile.spark.native.conditions import filter_frame
 from ftfile.testing.micro_batch import MicroBatch
 from tests.kit.parameters import parametrize
 
@@ -106,4 +106,4 @@ def test_texts_that_spark_pads_or_collates_exclude_no_file(out: str, kind: str, 
 def test_what_is_no_condition(where: Any) -> None:
     frame: Any = None
     with pytest.raises(ConfigError, match="it takes a condition as text, such as"):
-        filtered(frame, where)
+        filter_frame(frame, where)

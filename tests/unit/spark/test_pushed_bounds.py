@@ -50,7 +50,7 @@ def possible(values: Sequence[Any], kind: pa.DataType, *filters: ds.Filter) -> b
     """Return True if a file with these values of the column `x` may contain a row that meets the filters."""
     rows = pa.table({"x": pa.array(values, kind)})
     bounds = bounds_columns([entries_of(rows)])
-    return bool(PushedFilters(map(tree_of, filters), rows.schema).possible(bounds, [len(values)])[0])
+    return bool(PushedFilters(map(tree_of, filters), rows.schema).mark_possible(bounds, [len(values)])[0])
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_no_file_with_a_row_that_meets_random_filters_is_excluded(seed: int) -> 
         counts = [len(rows) for rows in files.rows]
         for _ in range(OF_THE_FILES):
             filters = [draw.draw(3) for _ in range(dice.choice([1, 1, 2]))]
-            mask = PushedFilters(map(tree_of, filters), files.schema).possible(files.bounds, counts)
+            mask = PushedFilters(map(tree_of, filters), files.schema).mark_possible(files.bounds, counts)
             for number, rows in enumerate(files.rows):
                 matches = [row for row in rows if all(is_met(pushed, row) for pushed in filters)]
                 assert mask[number] or not matches, (filters, matches)
@@ -273,4 +273,4 @@ def test_filters_are_compared_with_any_number_of_files() -> None:
     reader = StatisticsReader(
         snapshot, pushed, recorded=arrow_schema(encoding), filtered=pa.schema([]), time_zone="UTC"
     )
-    assert [add.id for add, _ in reader.possible(CrashingFileSystem())] == ["5"]
+    assert [add.id for add, _ in reader.list_possible(CrashingFileSystem())] == ["5"]

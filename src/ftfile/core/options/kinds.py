@@ -71,14 +71,14 @@ class FileRange(NamedTuple):
         return cls(unquote(match[1], errors=_ANY_NAME), int(match[2]), int(match[3]))
 
 
-def _named(values: dict[str, _Value], text: str) -> _Value:
+def _value_named(values: dict[str, _Value], text: str) -> _Value:
     try:
         return values[text.strip().lower()]
     except KeyError:
         raise ValueError(text) from None
 
 
-def _checked(parse: Callable[[str], _Value], is_right: Callable[[_Value], bool], text: str) -> _Value:
+def _parse_checked(parse: Callable[[str], _Value], is_right: Callable[[_Value], bool], text: str) -> _Value:
     value = parse(text)
     if not is_right(value):
         raise ValueError(text)
@@ -88,17 +88,17 @@ def _checked(parse: Callable[[str], _Value], is_right: Callable[[_Value], bool],
 def one_of(*names: str, **also: str) -> Kind[str]:
     """Return the kind of an option with named values, in any case; `also` maps other accepted names to values."""
     values = {name.lower(): name for name in names} | also
-    return Kind("one of " + ", ".join(f"`{name}`" for name in names), partial(_named, values))
+    return Kind("one of " + ", ".join(f"`{name}`" for name in names), partial(_value_named, values))
 
 
-def _whole(text: str) -> int:
+def _parse_whole(text: str) -> int:
     number = int(text)
     if not _DIGITS.fullmatch(text.strip()) or abs(number) > WHOLE_MAX:
         raise ValueError(text)
     return number
 
 
-def _format(text: str) -> str:
+def _parse_format(text: str) -> str:
     name = text.strip()
     if not _NAME.fullmatch(name):
         raise ValueError(text)
@@ -107,7 +107,7 @@ def _format(text: str) -> str:
     return name
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names) or _has_twice(names):
         raise ValueError(text)
@@ -118,7 +118,7 @@ def _has_twice(names: Sequence[str]) -> bool:
     return len({name.lower() for name in names}) != len(names)
 
 
-def _columns(text: str) -> tuple[str, ...]:
+def _parse_columns(text: str) -> tuple[str, ...]:
     names: list[str] = []
     position, comma = 0, ","
     while comma:
@@ -133,7 +133,7 @@ def _columns(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _statistics_columns(text: str) -> Literal["auto", "none"] | tuple[tuple[str, ...], ...]:
+def _parse_statistics_columns(text: str) -> Literal["auto", "none"] | tuple[tuple[str, ...], ...]:
     """Parse paths of columns, such as `id,address.city`; each name can be in backticks."""
     word = text.strip().lower()
     if word == "auto":
@@ -169,14 +169,14 @@ def _column_text(name: str) -> str:
     return name
 
 
-def _tables(text: str) -> tuple[str, ...]:
-    names = _names(text.lower())
+def _parse_tables(text: str) -> tuple[str, ...]:
+    names = _parse_names(text.lower())
     if not {*names} <= {"delta", "iceberg"}:
         raise ValueError(text)
     return names
 
 
-def _bytes(text: str) -> bytes:
+def _parse_bytes(text: str) -> bytes:
     def meant(match: re.Match[str]) -> bytes:
         escape, plain = match.groups()
         if plain is not None:
@@ -190,7 +190,7 @@ def _bytes(text: str) -> bytes:
     return b"".join(map(meant, _ESCAPED.finditer(text)))
 
 
-def _column_and_duration(text: str) -> tuple[str, float]:
+def _parse_column_and_duration(text: str) -> tuple[str, float]:
     column, _, duration = text.rpartition(":")
     seconds = parse_duration_s(duration)
     if not column or not seconds:
@@ -198,13 +198,13 @@ def _column_and_duration(text: str) -> tuple[str, float]:
     return column.strip(), seconds
 
 
-def _latest_or_version(text: str) -> int | Literal["latest"]:
+def _parse_latest_or_version(text: str) -> int | Literal["latest"]:
     if text.strip().lower() == "latest":
         return "latest"
     return VERSION.parse(text)
 
 
-def _pattern(text: str) -> str:
+def _parse_pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
@@ -212,7 +212,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _character(text: str) -> str:
+def _parse_character(text: str) -> str:
     # Spark's options accept these forms, since a shell or a file can keep the backslash.
     character = {r"\t": "\t", r"\b": "\b", r"\f": "\f", r"\"": '"', r"\'": "'", r"\\": "\\"}.get(text, text)
     if len(character) != 1:
@@ -220,63 +220,72 @@ def _character(text: str) -> str:
     return character
 
 
-def _file_ranges(text: str) -> tuple[FileRange, ...]:
+def _parse_file_ranges(text: str) -> tuple[FileRange, ...]:
     return tuple(map(FileRange.from_text, text.split(",")))
 
 
-def _permission(text: str) -> int:
+def _parse_permission(text: str) -> int:
     if not _PERMISSION.fullmatch(text.strip()):
         raise ValueError(text)
     return int(text, 8)
 
 
-FORMAT = Kind("one of " + ", ".join(f"`{name}`" for name in FORMATS) + ", or the name of an installed format", _format)
+FORMAT = Kind(
+    "one of " + ", ".join(f"`{name}`" for name in FORMATS) + ", or the name of an installed format", _parse_format
+)
 TEXT = Kind("text", str)
 LOCATION = Kind("text", str, "str | os.PathLike[str]")
 NOTE = Kind(
-    "text of at most 64 KiB", partial(_checked, str, lambda text: len(text.encode(errors="replace")) <= NOTE_BYTES_MAX)
+    "text of at most 64 KiB",
+    partial(_parse_checked, str, lambda text: len(text.encode(errors="replace")) <= NOTE_BYTES_MAX),
 )
-BOOLEAN = Kind("`true` or `false`", partial(_named, {"true": True, "false": False}), "bool | str")
-PATTERN = Kind("a regular expression of Python", _pattern)
-COUNT = Kind("a whole number of 1 or more", partial(_checked, _whole, lambda number: number >= 1), "int | str")
+BOOLEAN = Kind("`true` or `false`", partial(_value_named, {"true": True, "false": False}), "bool | str")
+PATTERN = Kind("a regular expression of Python", _parse_pattern)
+COUNT = Kind(
+    "a whole number of 1 or more", partial(_parse_checked, _parse_whole, lambda number: number >= 1), "int | str"
+)
 VERSION = Kind(
-    "a whole number of 0 or more, less than 2^63", partial(_checked, _whole, lambda number: number >= 0), "int | str"
+    "a whole number of 0 or more, less than 2^63",
+    partial(_parse_checked, _parse_whole, lambda number: number >= 0),
+    "int | str",
 )
-LATEST_OR_VERSION = Kind("`latest`, or a whole number of 0 or more", _latest_or_version, "int | str")
-INTEGER = Kind("a whole number", _whole, "int | str")
+LATEST_OR_VERSION = Kind("`latest`, or a whole number of 0 or more", _parse_latest_or_version, "int | str")
+INTEGER = Kind("a whole number", _parse_whole, "int | str")
 SIZE = Kind(
     "a size of at least one byte, such as `128MiB`, `64m` or `1000000`",
-    partial(_checked, parse_size_bytes, lambda size: size > 0),
+    partial(_parse_checked, parse_size_bytes, lambda size: size > 0),
     "int | str",
 )
 DURATION = Kind("a duration with its unit, such as `90s`, `5min` or `1h`", parse_duration_s, "str | timedelta")
 CLOCK = Kind(
     "a duration that divides a day, such as `15min`, `1h` or `1d`",
-    partial(_checked, parse_duration_s, lambda seconds: seconds >= 1 and 86_400 % seconds == 0),
+    partial(_parse_checked, parse_duration_s, lambda seconds: seconds >= 1 and 86_400 % seconds == 0),
 )
-COLUMN_AND_DURATION = Kind("a timestamp column and a duration, such as `ts:1h`", _column_and_duration)
+COLUMN_AND_DURATION = Kind("a timestamp column and a duration, such as `ts:1h`", _parse_column_and_duration)
 TIME = Kind(
     "a point in time as in ISO 8601, such as `2024-07-01T12:00:00Z` or `2024-07-01`; without a zone it is UTC",
     parse_time,
 )
-PERMISSION = Kind("three octal digits, such as `640`", _permission)
+PERMISSION = Kind("three octal digits, such as `640`", _parse_permission)
 COLUMNS = Kind(
-    "column names separated by commas, names with a comma in backticks, none twice", _columns, "str | Sequence[str]"
+    "column names separated by commas, names with a comma in backticks, none twice",
+    _parse_columns,
+    "str | Sequence[str]",
 )
 STATISTICS_COLUMNS = Kind(
     "`auto`, `none`, or columns separated by commas, each once, such as `id,address.city`, names with a dot or comma "
     "in backticks",
-    _statistics_columns,
+    _parse_statistics_columns,
     "str | Sequence[str]",
 )
-NAMES = Kind("names separated by commas, none twice", _names, "str | Sequence[str]")
-TABLES = Kind("`delta` or `iceberg`, or both separated by a comma", _tables, "str | Sequence[str]")
+NAMES = Kind("names separated by commas, none twice", _parse_names, "str | Sequence[str]")
+TABLES = Kind("`delta` or `iceberg`, or both separated by a comma", _parse_tables, "str | Sequence[str]")
 FILE_RANGES = Kind(
     "ranges of bytes as `FileChanged` names them, such as `app.log:1024-2048`, separated by commas",
-    _file_ranges,
+    _parse_file_ranges,
 )
-CHARACTER = Kind(r"a single character, or `\t`", _character)
-BYTES = Kind(r"text, with any byte as in `\x00` or `\xff`, and `\n`, `\r`, `\t`, `\0`, `\\`", _bytes)
+CHARACTER = Kind(r"a single character, or `\t`", _parse_character)
+BYTES = Kind(r"text, with any byte as in `\x00` or `\xff`, and `\n`, `\r`, `\t`, `\0`, `\\`", _parse_bytes)
 
 
 def by_lower_case(names: Iterable[str]) -> dict[str, str]:

@@ -82,7 +82,7 @@ def parse_options(raw: Mapping[str, str], kind: type[_O], *also: Use) -> _O:
             continue
         option = option_named(lower, uses)
         if option is None or option.used_by.isdisjoint(uses):
-            raise ConfigError(_unknown(key, uses) if option is None else _misplaced(option, uses))
+            raise ConfigError(_describe_unknown(key, uses) if option is None else _describe_misplaced(option, uses))
         parsed.set(option, _parse(option, text), text)
     return parsed
 
@@ -114,7 +114,7 @@ def _parse(option: Option[Any], text: str) -> Any:  # noqa: ANN401 - as many typ
         raise ConfigError(f"option {shown} is not understood: it takes {option.kind.accepts}") from None
 
 
-def _misplaced(option: Option[Any], uses: tuple[Use, ...]) -> str:
+def _describe_misplaced(option: Option[Any], uses: tuple[Use, ...]) -> str:
     mine, here = _family(uses), _USES[uses[0]]
     is_foreign = option.used_by.isdisjoint(mine)
     meant = " and ".join(name for use, name in _USES.items() if use in option.used_by and (is_foreign or use in mine))
@@ -122,7 +122,7 @@ def _misplaced(option: Option[Any], uses: tuple[Use, ...]) -> str:
         meant = f"files (`ftfile`): {meant}"
     elif is_foreign:
         here = f"files (`ftfile`): {here}"
-    hint = _elsewhere(uses).get(option.name.lower())
+    hint = _find_elsewhere(uses).get(option.name.lower())
     if uses[0] in _FOLLOWS and option.name in _BEGINNINGS:
         hint = f"set the start of a stream with {_BEGINNINGS[option.name]}"
     if hint is None and uses[0] in _READS and not option.used_by.isdisjoint(WRITE | STORE_WRITE | FILES):
@@ -136,15 +136,15 @@ def _family(uses: tuple[Use, ...]) -> frozenset[str]:
     return OF_FILES
 
 
-def _elsewhere(uses: tuple[Use, ...]) -> dict[str, str]:
+def _find_elsewhere(uses: tuple[Use, ...]) -> dict[str, str]:
     if _family(uses) == STORES:
         return STORE_ELSEWHERE
     return ELSEWHERE
 
 
-def _unknown(key: str, uses: tuple[Use, ...]) -> str:
+def _describe_unknown(key: str, uses: tuple[Use, ...]) -> str:
     lower = key.lower()
-    elsewhere = _elsewhere(uses)
+    elsewhere = _find_elsewhere(uses)
     answer = elsewhere.get(lower) or elsewhere.get(f"{lower[: lower.find('.') + 1]}*")
     if answer is not None:
         return f"there is no option {key!r}: {answer}"
@@ -159,7 +159,7 @@ def _unknown(key: str, uses: tuple[Use, ...]) -> str:
         near.append(names[match])
     usable = [option.name for option in near if not option.used_by.isdisjoint(uses)]
     if near and near[0].name not in usable:
-        return f"there is no option {key!r}, and {_misplaced(near[0], uses)}"
+        return f"there is no option {key!r}, and {_describe_misplaced(near[0], uses)}"
     if usable:
         return f"there is no option {key!r}: did you mean {' or '.join(usable)}?"
     usable_names = [option.name for option in names.values() if not option.used_by.isdisjoint(uses)]

@@ -19,7 +19,7 @@ Use: TypeAlias = Literal["write", "read", "follow", "files", "ftkv-write", "ftkv
 _CODECS = dict.fromkeys(("none", *CODECS, "brotli", "deflate", "zlib"))
 
 
-def _declared(use: type[Options]) -> dict[str, Option[Any]]:
+def _declared_options_of(use: type[Options]) -> dict[str, Option[Any]]:
     """Return the options of a class by name: first those that it declares, then those of its base classes."""
     options: dict[str, Option[Any]] = {}
     for owner in use.__mro__:
@@ -51,7 +51,7 @@ class Options:
     key_provider = option(kinds.LOCATION)
 
     def __init_subclass__(cls) -> None:
-        cls.BY_NAME = _declared(cls)
+        cls.BY_NAME = _declared_options_of(cls)
         cls._DEFAULTS = {declared.attribute: declared.default for declared in cls.BY_NAME.values()}
         if "USE" in vars(cls):
             for declared in cls.BY_NAME.values():
@@ -90,7 +90,7 @@ class Options:
             raise ConfigError(message)
         return self.path
 
-    def prefixed(self, prefix: str) -> dict[str, str]:
+    def options_with_prefix(self, prefix: str) -> dict[str, str]:
         """Return the options `prefix.<name>` by `<name>`, in lower case."""
         start = f"{prefix.lower()}."
         return {key.removeprefix(start): text for key, text in self.own.items() if key.startswith(start)}
@@ -209,8 +209,8 @@ class SinkOptions(WriterOptions, RecordOptions):
     def format_options(self) -> dict[str, Any]:
         """Return the options of the chosen format; for a class of the user, also those of its encoder or format."""
         options = self.for_format(self.file_format)
-        encoder_options = self.prefixed("encoder")
-        own_options = self.prefixed("format")
+        encoder_options = self.options_with_prefix("encoder")
+        own_options = self.options_with_prefix("format")
         if own_options and self.file_format in FORMATS:
             name = next(iter(own_options))
             raise ConfigError(f"format.{name} is an option for your format, but fileFormat is {self.file_format}")

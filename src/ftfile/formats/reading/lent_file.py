@@ -9,7 +9,7 @@ import weakref
 from typing import BinaryIO
 
 from ftfile.core.per_process import PerProcess
-from ftfile.storage.calls import visited
+from ftfile.storage.calls import visit
 
 
 class LentFile:
@@ -37,20 +37,20 @@ class LentFile:
         self.take_back()
 
     def read(self, size: int = -1) -> bytes:
-        with visited(), self._reading:
+        with visit(), self._reading:
             # A stored exception would be freed by the thread later.
             if self.is_lent:
                 return self._file.read(size)
             return b""
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        with visited(), self._reading:
+        with visit(), self._reading:
             if self.is_lent:
                 return self._file.seek(offset, whence)
             return 0
 
     def tell(self) -> int:
-        with visited(), self._reading:
+        with visit(), self._reading:
             if self.is_lent:
                 return self._file.tell()
             return 0

@@ -50,14 +50,14 @@ class _ProcessLimit:
             if not self._running:
                 resource.setrlimit(resource.RLIMIT_DATA, self._before)
 
-    def renewed(self) -> _ProcessLimit:
+    def renew(self) -> _ProcessLimit:
         """Return the limit of a forked process, in which no decoder runs."""
         if self._running:
             resource.setrlimit(resource.RLIMIT_DATA, self._before)
         return _ProcessLimit()
 
 
-_process_limit = PerProcess(_ProcessLimit, in_fork=_ProcessLimit.renewed)
+_process_limit = PerProcess(_ProcessLimit, in_fork=_ProcessLimit.renew)
 
 
 def _data_bytes() -> int:
@@ -87,7 +87,7 @@ def _memory_limit(bytes_max: int) -> Iterator[None]:
         limit.end()
 
 
-def bounded(batches: Iterator[pa.RecordBatch], stored_bytes: int, path: str) -> Iterator[pa.RecordBatch]:
+def limit_batches(batches: Iterator[pa.RecordBatch], stored_bytes: int, path: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file of `stored_bytes`; each batch is decoded with bounded memory.
 
     Raises:

@@ -13,20 +13,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-__all__ = ("check_one_text_column", "check_problems", "check_variants", "columns_within")
+__all__ = ("check_one_text_column", "check_problems", "check_variants", "list_columns_within")
 
 
-def columns_within(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
+def list_columns_within(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
     """Yield path and type of every column, also of nested ones, such as `a` and `a.element.b`."""
     for field in fields:
         path, kind = prefix + field.name, field.type
         yield path, kind
         if pa.types.is_struct(kind):
-            yield from columns_within(kind, f"{path}.")
+            yield from list_columns_within(kind, f"{path}.")
         elif pa.types.is_list(kind):
-            yield from columns_within([pa.field("element", kind.value_type)], f"{path}.")
+            yield from list_columns_within([pa.field("element", kind.value_type)], f"{path}.")
         elif pa.types.is_map(kind):
-            yield from columns_within([pa.field("key", kind.key_type), pa.field("value", kind.item_type)], f"{path}.")
+            yield from list_columns_within(
+                [pa.field("key", kind.key_type), pa.field("value", kind.item_type)], f"{path}."
+            )
 
 
 def check_one_text_column(format_name: str, schema: pa.Schema, advice: str, cast: str) -> None:
@@ -45,7 +47,7 @@ def check_variants(format_name: str, schema: pa.Schema, fault: str = "") -> None
     what = fault or f"VARIANT, which {format_name} does not support; use to_json(column)"
     check_problems(
         format_name,
-        (f"column `{path}`: {what}, or parquet" for path, kind in columns_within(schema) if is_variant(kind)),
+        (f"column `{path}`: {what}, or parquet" for path, kind in list_columns_within(schema) if is_variant(kind)),
     )
 
 

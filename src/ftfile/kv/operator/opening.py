@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
-from ftfile.core.arguments import Access, checked
+from ftfile.core.arguments import Access, check_arguments
 from ftfile.core.errors import ConfigError, CorruptData, SchemaError, WindowOrder
 from ftfile.kv.definition import row_misfits
 from ftfile.kv.driver import StoreChange, body_of, definition_after, how_written, open_store_log
 from ftfile.kv.key_columns import key_scalars
 from ftfile.kv.operator.recording import Recorder, refuse_application, require_epoch
 from ftfile.kv.operator.wal import Wal, read_wal
-from ftfile.kv.operator.windows import aligned
+from ftfile.kv.operator.windows import align_rows
 from ftfile.log.directory import check_foreign_tables, check_outside_directories, list_new_directory, store_of
 from ftfile.log.format import layout
 from ftfile.log.format.model import Body, MaintenanceAuthor
@@ -164,7 +164,7 @@ def _read_windows(recorder: Recorder, files: WalFiles, epoch: int, recorded: int
     restored = []
     for file in restored_files:
         for window in file.windows:
-            restored.append(replace(window, rows=aligned(window.rows, definition)))
+            restored.append(replace(window, rows=align_rows(window.rows, definition)))
     return restored
 
 
@@ -240,7 +240,7 @@ class EndedWindow(NamedTuple):
     purges: list[tuple[tuple[Any, ...], tuple[Any, ...] | None]]
 
 
-@checked
+@check_arguments
 def read_windows(path: str | os.PathLike[str], writer: str, **access: Unpack[AccessArguments]) -> list[EndedWindow]:
     """Return the ended windows of a writer that are not recorded, old to new; the writer may continue meanwhile.
 
@@ -263,7 +263,7 @@ def read_windows(path: str | os.PathLike[str], writer: str, **access: Unpack[Acc
     shown = []
     for file in read_ended(log, head, writer):
         for window in file.windows:
-            shown.append(_shown(window, file.definition))
+            shown.append(_ended_window_of(window, file.definition))
     return shown
 
 
@@ -295,14 +295,14 @@ def _state_of(head: LogState, writer: str) -> tuple[Opening, int]:
     return opening_of(head, writer), recorded_window(head, writer)
 
 
-def _shown(window: Window, definition: StoreDefinition) -> EndedWindow:
+def _ended_window_of(window: Window, definition: StoreDefinition) -> EndedWindow:
     purges = []
     for start, end in window.purges:
-        purges.append((_bound(start, definition), None if end is None else _bound(end, definition)))
+        purges.append((_bound_of(start, definition), None if end is None else _bound_of(end, definition)))
     return EndedWindow(window.number, window.rows, purges)
 
 
-def _bound(key: Key, definition: StoreDefinition) -> tuple[Any, ...]:
+def _bound_of(key: Key, definition: StoreDefinition) -> tuple[Any, ...]:
     return tuple(map(_python_value, key_scalars(key, definition.key_types)))
 
 

@@ -14,7 +14,7 @@ from ftfile.kv.config import StoreConfig
 from ftfile.kv.definition import define
 from ftfile.kv.driver import StoreChange, body_of, recorded_definition
 from ftfile.kv.hashing import bucket_name, by_bucket
-from ftfile.kv.operator.windows import folded
+from ftfile.kv.operator.windows import fold_windows
 from ftfile.kv.type_names import type_named
 from ftfile.log.apply import ENTRIES_MAX
 from ftfile.log.format import layout
@@ -93,8 +93,8 @@ class StoreColumns(NamedTuple):
         if merge is None:
             merge = base.merge_of(schema.names)
         elif not isinstance(merge, str):
-            merge = {_spelled(name, schema.names): function for name, function in merge.items()}
-        bucket_by: Sequence[str] = [_spelled(name, schema.names) for name in self.bucket_by]
+            merge = {_find_spelled(name, schema.names): function for name, function in merge.items()}
+        bucket_by: Sequence[str] = [_find_spelled(name, schema.names) for name in self.bucket_by]
         if not bucket_by and has_same_keys:
             bucket_by = base.bucket_by
         definition = define(
@@ -161,11 +161,11 @@ def _fields(types: Mapping[str, str | pa.DataType], names: Collection[str]) -> l
         arrow_type = kind
         if isinstance(kind, str):
             arrow_type = type_named(name, kind)
-        fields.append(pa.field(_spelled(name, names), arrow_type))
+        fields.append(pa.field(_find_spelled(name, names), arrow_type))
     return fields
 
 
-def _spelled(name: str, names: Collection[str]) -> str:
+def _find_spelled(name: str, names: Collection[str]) -> str:
     """Return the name that equals a name ignoring case; the name itself if there is no match."""
     if name in names:
         return name
@@ -258,7 +258,7 @@ class Recorder:
 
     def _commit(self, number: int, windows: Sequence[Window], last: int) -> None:
         operation_id = self.log.ids.unique()
-        change = StoreChange(runs=tuple(self._staged(operation_id, windows)))
+        change = StoreChange(runs=tuple(self._stage_windows(operation_id, windows)))
 
         def prepare(head: LogState, _: object) -> Body:
             require_epoch(head, self.writer, self.epoch)
@@ -279,12 +279,12 @@ class Recorder:
         with self.log.lock:
             commit(self.log, author, prepare, self.config.common.policy)
 
-    def _staged(self, operation_id: str, windows: Sequence[Window]) -> list[Add]:
+    def _stage_windows(self, operation_id: str, windows: Sequence[Window]) -> list[Add]:
         """Write windows as runs, one for each bucket that they change."""
         config, definition = self.config, self.config.definition
         identity = TaskIdentity(OperationIdentity(operation_id), 0, 0)
         stage = Stage(self.log.fs, identity, config.common.storage.durability)
-        rows, purges = folded(windows, definition)
+        rows, purges = fold_windows(windows, definition)
         rows_by_bucket = dict(by_bucket(rows, definition))
         if purges:
             for name in map(bucket_name, range(definition.buckets)):

@@ -8,7 +8,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
-from ftfile.core.arguments import Access, checked
+from ftfile.core.arguments import Access, check_arguments
 from ftfile.core.errors import CallOrder, ConfigError, WindowOrder
 from ftfile.core.logs import get_logger
 from ftfile.core.per_process import PerProcess
@@ -123,7 +123,7 @@ class KeyValueStore(WindowReader):
         recorded_window: the last window that is recorded; -1 for none.
     """
 
-    @checked
+    @check_arguments
     def __init__(  # noqa: PLR0913 - all by name
         self,
         path: str | os.PathLike[str],
@@ -196,7 +196,7 @@ class KeyValueStore(WindowReader):
         """Delete the row of a key, if there is one; raises the same errors as `put`."""
         self._pending.buffer.delete(self._to_key(key))
 
-    @checked
+    @check_arguments
     def purge(
         self,
         start: Any = None,  # noqa: ANN401
@@ -230,7 +230,7 @@ class KeyValueStore(WindowReader):
 
     # ------------------------------------------------------------------------------------------------ windows
 
-    @checked
+    @check_arguments
     def begin_window(self, window: int) -> None:
         """Begin a window: its number is greater than the numbers of all previous windows.
 
@@ -270,13 +270,13 @@ class KeyValueStore(WindowReader):
             raise WindowOrder("no window has begun: call begin_window() first")
         window = self._pending.end(self._begun)
         # Windows that a failed commit left in memory must be as durable as later windows.
-        windows = [*self._in_memory(), *([window] if self._pending.buffer else ())]
+        windows = [*self._windows_in_memory(), *([window] if self._pending.buffer else ())]
         if windows:
             # A newer process has read the files that existed when its fence was recorded, and maybe later files.
             self._wal.append(windows, self._recorder.head)
-        self._ended(window)
+        self._end_window(window)
 
-    @checked
+    @check_arguments
     def checkpointed(self, window: int) -> None:
         """Check that a window is durable, because the source has a checkpoint at this window.
 
@@ -289,14 +289,14 @@ class KeyValueStore(WindowReader):
             raise WindowOrder(
                 f"checkpointed({window}): this window has not ended; the last ended window is {self.last_window}"
             )
-        in_memory = [ended.number for ended in self._in_memory() if ended.number <= window]
+        in_memory = [ended.number for ended in self._windows_in_memory() if ended.number <= window]
         if in_memory:
             raise WindowOrder(
                 f"checkpointed({window}): window {in_memory[0]} is only in memory, because its commit failed. Call "
                 f"committed({in_memory[-1]}), or end another window, and then call checkpointed({window})"
             )
 
-    @checked
+    @check_arguments
     def committed(self, window: int) -> None:
         """Record all windows up to `window`, exactly once, so that readers see them; repeatable.
 
@@ -315,7 +315,7 @@ class KeyValueStore(WindowReader):
             )
         self._record(window)
 
-    @checked
+    @check_arguments
     def commit(self, window: int | None = None) -> None:
         """Record the changes so far, and all ended windows, in one record, without a log of windows.
 
@@ -342,7 +342,7 @@ class KeyValueStore(WindowReader):
         if number <= self.last_window:
             raise WindowOrder(f"commit({number}): the number must be greater than the last window, {self.last_window}")
         _require_number(number)
-        self._ended(self._pending.end(number))
+        self._end_window(self._pending.end(number))
         self._record(number)
 
     def close(self) -> None:
@@ -353,7 +353,7 @@ class KeyValueStore(WindowReader):
         self._upkeep.stop()
         if self._pending.buffer:
             _log.warning("the store is closed, and changes of a window that has not ended are lost")
-        if in_memory := self._in_memory():
+        if in_memory := self._windows_in_memory():
             _log.warning(
                 "the store is closed, and windows %d to %d, whose commit failed, are only in memory: they are lost, "
                 "unless the log contains their record",
@@ -384,11 +384,11 @@ class KeyValueStore(WindowReader):
             return last_window
         return restore
 
-    def _in_memory(self) -> list[Window]:
+    def _windows_in_memory(self) -> list[Window]:
         """Return the windows that a failed commit left: neither durable nor known to be recorded."""
-        return self._pending.behind(self._wal.last)
+        return self._pending.windows_behind(self._wal.last)
 
-    def _ended(self, window: Window) -> None:
+    def _end_window(self, window: Window) -> None:
         self._pending.take(window)
         self._begun, self.last_window = None, window.number
 

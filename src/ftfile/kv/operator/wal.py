@@ -78,12 +78,12 @@ def _read_file(files: WalFiles, name: WalName, advice: str) -> WalFile | None:
     except CorruptData as error:
         raise CorruptData(error.path, error.expected, error.found, advice) from error
     try:
-        return _decoded(name.number, header, message)
+        return _decode_file(name.number, header, message)
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CorruptData(files.directory, f"windows in file {name.number}", repr(error), advice) from error
 
 
-def _decoded(file_number: int, header: dict[str, Any], message: memoryview) -> WalFile:
+def _decode_file(file_number: int, header: dict[str, Any], message: memoryview) -> WalFile:
     """Return the windows of a file; raises an error of Python or Arrow if a store did not write it."""
     definition = StoreDefinition.from_json(header["store"])
     # The schema in the stream is not read: Arrow does not check it, so a forged one ends the process (pyarrow 26).

@@ -89,7 +89,7 @@ class Buffer:
         rows: list[Any] = [*self.changes.values()]
         ops = np.full(len(rows), SET, np.int8)
         if KeyChange in set(map(type, rows)):
-            keys, rows, ops = _unfolded(self.changes, (None,) * len(definition.values))
+            keys, rows, ops = _list_unfolded(self.changes, (None,) * len(definition.values))
         columns = []
         key_types, value_fields = definition.key_types, definition.value_fields
         for values, kind in zip(_parts(keys, len(key_types)), key_types, strict=True):
@@ -129,16 +129,16 @@ def row_schema(definition: StoreDefinition) -> pa.Schema:
     return pa.schema([*definition.schema, pa.field(OP, pa.int8(), nullable=False)])
 
 
-def aligned(rows: pa.RecordBatch, definition: StoreDefinition) -> pa.RecordBatch:
+def align_rows(rows: pa.RecordBatch, definition: StoreDefinition) -> pa.RecordBatch:
     """Return rows of windows with the current columns of the store."""
     schema = row_schema(definition)
     if rows.schema == schema:
         return rows
-    table = definition.aligned(pa.Table.from_batches([rows])).combine_chunks()
+    table = definition.align(pa.Table.from_batches([rows])).combine_chunks()
     return pa.RecordBatch.from_arrays(arrays_named(table, table.column_names), schema=schema)
 
 
-def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.Table, tuple[KeyRange, ...]]:
+def fold_windows(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.Table, tuple[KeyRange, ...]]:
     """Return the rows of windows, old to new, as one table, and the purges that delete the rows of all earlier runs."""
     tables = []
     purges = []
@@ -149,7 +149,15 @@ def folded(windows: Sequence[Window], definition: StoreDefinition) -> tuple[pa.T
     return rows, union(chain.from_iterable(purges))
 
 
-def _unfolded(changes: WindowChanges, nothing: Values) -> tuple[list[Key], list[Values], NDArray[np.int8]]:
+class _UnfoldedChanges(NamedTuple):
+    """Key, values and operation of each row of a window."""
+
+    keys: list[Key]
+    rows: list[Values]
+    ops: NDArray[np.int8]
+
+
+def _list_unfolded(changes: WindowChanges, nothing: Values) -> _UnfoldedChanges:
     """Return key, values and operation of each row."""
     keys: list[Key] = []
     rows: list[Values] = []
@@ -164,7 +172,7 @@ def _unfolded(changes: WindowChanges, nothing: Values) -> tuple[list[Key], list[
         keys += [key] * len(change_rows)
         rows += change_rows
         ops += [op, *[MERGE] * (len(change_rows) - 1)]
-    return keys, rows, np.array(ops, np.int8)
+    return _UnfoldedChanges(keys, rows, np.array(ops, np.int8))
 
 
 def _parts(tuples: list[Any], count: int) -> list[list[Any]]:
@@ -202,18 +210,18 @@ class Pending:
             self.windows.append(window)
         self.buffer = Buffer()
 
-    def behind(self, number: int) -> list[Window]:
+    def windows_behind(self, number: int) -> list[Window]:
         """Return the windows after a number."""
         return [window for window in self.windows if window.number > number]
 
     def forget(self, recorded: int) -> None:
         """Drop the windows that are recorded."""
-        self.windows = self.behind(recorded)
+        self.windows = self.windows_behind(recorded)
 
     def of_key(self, key: Key) -> KeyChanges:
         """Return the changes of a key."""
         rows: Rows = []
-        for changes, purges in self._new_to_old():
+        for changes, purges in self._list_new_to_old():
             change = changes.get(key)
             if isinstance(change, tuple):
                 return KeyChanges([*rows, (SET, change)], is_whole=True)
@@ -231,7 +239,7 @@ class Pending:
                 return KeyChanges([*rows, (DELETE, ())], is_whole=True)
         return KeyChanges(rows, is_whole=False)
 
-    def _new_to_old(self) -> Iterator[tuple[WindowChanges, tuple[KeyRange, ...]]]:
+    def _list_new_to_old(self) -> Iterator[tuple[WindowChanges, tuple[KeyRange, ...]]]:
         yield self.buffer.changes, self.buffer.purges
         for window in reversed(self.windows):
             yield window.by_key(self.definition), window.purges
@@ -263,8 +271,8 @@ class WindowReader(Reader):
         self._to_key: Callable[[Any], Key] = self._user_keys.to_stored
         self._take_row: Callable[[Any], tuple[Any, ...]] = RowMaker(definition.value_fields).make
         if codec is not None:
-            self._to_key = lambda key: (_encoded(codec.key_to_bytes, key),)
-            self._take_row = lambda value: (_encoded(codec.value_to_bytes, value),)
+            self._to_key = lambda key: (_encode_value(codec.key_to_bytes, key),)
+            self._take_row = lambda value: (_encode_value(codec.value_to_bytes, value),)
 
     def get(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401
         """Return the committed row of a key, or `default`; see `Reader.get`."""
@@ -274,7 +282,7 @@ class WindowReader(Reader):
         row = super().get(stored, _NOTHING)
         if row is _NOTHING:
             return default
-        return self._shown(stored, self._values_of(row))
+        return self._user_value_of(stored, self._values_of(row))
 
     def multi_get(self, keys: Sequence[Any]) -> list[Any]:
         """Return the committed rows of keys; see `Reader.multi_get`."""
@@ -284,7 +292,7 @@ class WindowReader(Reader):
         rows = super().multi_get(stored)
         shown = []
         for key, row in zip(stored, rows, strict=True):
-            shown.append(None if row is None else self._shown(key, self._values_of(row)))
+            shown.append(None if row is None else self._user_value_of(key, self._values_of(row)))
         return shown
 
     def get_uncommitted(self, key: Any) -> Any:  # noqa: ANN401
@@ -297,16 +305,16 @@ class WindowReader(Reader):
         rows, is_whole = self._pending.of_key(stored)
         if is_whole and all(op == DELETE for op, _ in rows):
             return DELETED
-        rows = self._widened(rows)
+        rows = self._widen_rows(rows)
         if rows:
-            return self._shown(stored, fold_values(rows, stored, self.definition))
+            return self._user_value_of(stored, fold_values(rows, stored, self.definition))
         return None
 
     def read(self, key: Any, default: Any = None) -> Any:  # noqa: ANN401
         """Return the row of a key from all changes, committed or not; `default` if there is no row."""
         stored = self._to_key(key)
         rows, is_whole = self._pending.of_key(stored)
-        rows = self._widened(rows)
+        rows = self._widen_rows(rows)
         if not is_whole:
             row = super().get(self._user_keys.to_user(stored), _NOTHING)
             if row is not _NOTHING:
@@ -316,14 +324,14 @@ class WindowReader(Reader):
             values = fold_values(rows, stored, self.definition)
         if values is None:
             return default
-        return self._shown(stored, values)
+        return self._user_value_of(stored, values)
 
     def _values_of(self, row: Any) -> tuple[Any, ...]:  # noqa: ANN401
         if len(self.definition.values) == 1:
             return (row,)
         return tuple(row)
 
-    def _widened(self, rows: Rows) -> Rows:
+    def _widen_rows(self, rows: Rows) -> Rows:
         """Return changes with the columns of the version that is read: other writers may have appended columns."""
         columns, stored = self._pending.definition.values, self.definition.values
         if stored[: len(columns)] != columns:
@@ -335,7 +343,7 @@ class WindowReader(Reader):
             return [(op, (*values, *more)) for op, values in rows]
         return rows
 
-    def _shown(self, key: Key, values: tuple[Any, ...] | None) -> Any:  # noqa: ANN401
+    def _user_value_of(self, key: Key, values: tuple[Any, ...] | None) -> Any:  # noqa: ANN401
         if self._codec is None or values is None:
             if values is None:
                 return None
@@ -345,7 +353,7 @@ class WindowReader(Reader):
         return self._codec.from_key_value(data, values[0])
 
 
-def _encoded(encode: Callable[[Any], bytes], value: Any) -> bytes:  # noqa: ANN401
+def _encode_value(encode: Callable[[Any], bytes], value: Any) -> bytes:  # noqa: ANN401
     data = encode(value)
     if type(data) is not bytes:
         raise UserCodeError(f"the codec encoded {value!r} as {type(data).__name__}, and bytes are required")

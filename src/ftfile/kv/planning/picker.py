@@ -230,15 +230,15 @@ def pick(runs: Iterable[Run], backoffs: Sequence[Backoff], rules: PlanSettings) 
     level0 = sorted_runs(live0)
     yield from _retries("level0", level0, backoffs)
     limit = _level0_limit(level1, rules)
-    for places in _free(level0, backoffs):
+    for places in _list_free(level0, backoffs):
         block, has_oldest = places.of(level0), places.start == 0
         has_older = bool(level1) or not has_oldest
         if has_oldest and (level1 or len(block) > 1) and size_of(runs_in(block)) >= limit:
-            yield Compaction("descend", _oldest(block, rules))
+            yield Compaction("descend", _take_oldest(block, rules))
         else:
             has_newest = places.end == len(level0)
-            for chosen in _Level0(block, rules, has_newest=has_newest, has_older=has_older).due():
-                yield Compaction("level0", _oldest(chosen.of(block), rules))
+            for chosen in _Level0(block, rules, has_newest=has_newest, has_older=has_older).list_due():
+                yield Compaction("level0", _take_oldest(chosen.of(block), rules))
     yield from _due_in_level1(level1, backoffs, rules)
 
 
@@ -255,19 +255,19 @@ def _due_in_level1(level1: Sequence[Run], backoffs: Sequence[Backoff], rules: Pl
     for group in groups_of(level1):
         members = sorted_runs(group)
         yield from _retries("level1", members, backoffs)
-        is_free = [*_free(members, backoffs)] == [(0, len(members))]
+        is_free = [*_list_free(members, backoffs)] == [(0, len(members))]
         chosen = None
         if is_free:
             chosen = _due_in_group(members, rules)
         if chosen is not None:
-            yield Compaction("level1", _oldest(chosen.of(members), rules))
+            yield Compaction("level1", _take_oldest(chosen.of(members), rules))
         is_small = is_free and chosen is None and is_small_group(group, rules)
         if not is_small or size_of([*small, *group]) > rules.max_file_bytes:
-            yield from _joined(small, rules)
+            yield from _join_groups(small, rules)
             small = []
         if is_small:
             small += group
-    yield from _joined(small, rules)
+    yield from _join_groups(small, rules)
 
 
 def is_small_group(group: Sequence[Run], rules: PlanSettings) -> bool:
@@ -275,7 +275,7 @@ def is_small_group(group: Sequence[Run], rules: PlanSettings) -> bool:
     return len(group) == 1 and group[0].size < rules.max_file_bytes * _SMALL_GROUP_SHARE
 
 
-def _joined(groups: Sequence[Run], rules: PlanSettings) -> Iterator[Compaction]:
+def _join_groups(groups: Sequence[Run], rules: PlanSettings) -> Iterator[Compaction]:
     if len(groups) >= rules.fan_in:
         yield Compaction("level1", by_position(groups))
 
@@ -283,7 +283,7 @@ def _joined(groups: Sequence[Run], rules: PlanSettings) -> Iterator[Compaction]:
 def _retries(kind: Kind, members: Sequence[SortedRun], backoffs: Iterable[Backoff]) -> Iterator[Compaction]:
     by_start: dict[int, Backoff] = {}
     for backoff in backoffs:
-        places = _held(backoff, members)
+        places = _find_held(backoff, members)
         if places:
             by_start[places.start] = backoff
     ends = dict(pairwise([*sorted(by_start), len(members)]))
@@ -292,17 +292,17 @@ def _retries(kind: Kind, members: Sequence[SortedRun], backoffs: Iterable[Backof
         yield Compaction(kind, runs_in(members[start:end]), backoff)
 
 
-def _free(members: Sequence[SortedRun], backoffs: Iterable[Backoff]) -> Iterator[_Places]:
+def _list_free(members: Sequence[SortedRun], backoffs: Iterable[Backoff]) -> Iterator[_Places]:
     """Yield the ranges of sorted runs without a backoff."""
     barred: set[int] = set()
     for backoff in backoffs:
-        barred.update(_held(backoff, members))
+        barred.update(_find_held(backoff, members))
     for before, place in pairwise([-1, *sorted(barred), len(members)]):
         if before + 1 < place:
             yield _Places(before + 1, place)
 
 
-def _held(backoff: Backoff, members: Sequence[SortedRun]) -> range:
+def _find_held(backoff: Backoff, members: Sequence[SortedRun]) -> range:
     """Return the range of sorted runs of a backoff; empty if its oldest run is not among them."""
     for start, member in enumerate(members):
         if backoff.run in run_ids(member.runs):
@@ -313,7 +313,7 @@ def _held(backoff: Backoff, members: Sequence[SortedRun]) -> range:
     return range(0)
 
 
-def _oldest(members: Sequence[SortedRun], rules: PlanSettings) -> tuple[Run, ...]:
+def _take_oldest(members: Sequence[SortedRun], rules: PlanSettings) -> tuple[Run, ...]:
     """Return the oldest runs up to the bytes of one compaction (two files), but at least two sorted runs."""
     count = total_bytes = 0
     for member in members:
@@ -333,7 +333,7 @@ class _Level0:
     has_newest: bool  # no newer run has a backoff
     has_older: bool  # older runs exist
 
-    def due(self) -> Iterator[_Places]:
+    def list_due(self) -> Iterator[_Places]:
         """Yield the due ranges: small new runs, a tier, or, if there are no older runs, all runs."""
         new = len(self.block)
         while self.has_newest and new and self._is_new(self.block[new - 1]):

@@ -14,12 +14,12 @@ from msgspec import structs
 from ftfile.core.checksum import Decoding
 from ftfile.core.logs import get_logger
 from ftfile.core.per_process import cached_property
-from ftfile.kv.key_columns import behind, clip, union
+from ftfile.kv.key_columns import clip, key_behind, union
 from ftfile.kv.planning.picker import Backoff, by_level, groups_of, pick, size_of
 from ftfile.kv.planning.runs import (
     Run,
     adds_of,
-    apart,
+    are_apart,
     greatest_end,
     last_position,
     least_key,
@@ -92,7 +92,7 @@ def cuts_of(
     for group in groups:
         if size_of(group) >= rules.max_file_bytes // 8:
             keys.add(least_key(group))
-    if groups and (last := greatest_end(groups[-1])) is not None and (key := behind(last, kinds)) is not None:
+    if groups and (last := greatest_end(groups[-1])) is not None and (key := key_behind(last, kinds)) is not None:
         keys.add(key)
     for run in moves_of(compaction, keys, rules.max_file_bytes):
         keys.add(run.begins)
@@ -116,7 +116,7 @@ def _has_cut(run: Run, cuts: Iterable[Key]) -> bool:
     return any(run.begins < cut <= _end(run, cut) for cut in cuts)
 
 
-def purges_between(purges: Iterable[KeyRange], starts: Sequence[Key], end: Key | None) -> list[tuple[KeyRange, ...]]:
+def divide_purges(purges: Iterable[KeyRange], starts: Sequence[Key], end: Key | None) -> list[tuple[KeyRange, ...]]:
     """Return the purges of results: from the start of each result to the next start, for the last one up to `end`."""
     merged = union(purges)
     bounds: list[Key | None] = [*starts[1:], end]
@@ -186,7 +186,7 @@ class PlannedCompaction:
                 starts.append(run.begins)
             runs += members or [None]
         results = []
-        for result_run, purges in zip(runs, purges_between(self.purges, starts, None), strict=True):
+        for result_run, purges in zip(runs, divide_purges(self.purges, starts, None), strict=True):
             if result_run is not None or purges:
                 results.append(Result(result_run, purges))
         return results
@@ -199,7 +199,7 @@ class PlannedCompaction:
             replace(run.metadata, at=at, purges=purges, committed_ms=committed_ms, level=self.compaction.level)
         )
 
-    def moved(self, ids: IdSource) -> list[Add]:
+    def move_runs(self, ids: IdSource) -> list[Add]:
         """Return the adds of the runs that move: a new level and a new id."""
         adds = []
         for run in self.moves:
@@ -211,7 +211,7 @@ class PlannedCompaction:
 Piece = tuple[PlannedCompaction, ...]
 
 
-def due(
+def list_due(
     live: Iterable[Add], backoffs: Sequence[Backoff], rules: PlanSettings
 ) -> Iterator[tuple[Compaction, list[Run]]]:
     """Yield all due compactions among live runs, by bucket, each with the runs of its bucket.
@@ -232,14 +232,14 @@ class CompactionPlanner:
     key_types: Sequence[pa.DataType]
     now_ms: int
 
-    def due(self, live: Iterable[Add], backoffs: Sequence[Backoff] = ()) -> list[PlannedCompaction]:
+    def list_due(self, live: Iterable[Add], backoffs: Sequence[Backoff] = ()) -> list[PlannedCompaction]:
         """Return all due compactions among live runs."""
         planned = []
-        for compaction, bucket in due(live, backoffs, self.rules):
-            planned.append(self.planned(compaction, bucket))
+        for compaction, bucket in list_due(live, backoffs, self.rules):
+            planned.append(self.plan(compaction, bucket))
         return planned
 
-    def planned(self, compaction: Compaction, bucket: Sequence[Run]) -> PlannedCompaction:
+    def plan(self, compaction: Compaction, bucket: Sequence[Run]) -> PlannedCompaction:
         """Return a compaction with its terms and cuts, given all live runs of its bucket."""
         terms = terms_of(compaction.runs, bucket, self.rules, self.now_ms)
         cuts = cuts_of(compaction, bucket, self.key_types, self.rules)
@@ -261,7 +261,7 @@ def pieces_of(compactions: Iterable[PlannedCompaction], size_bytes: int) -> list
     return pieces
 
 
-def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rewrite]:
+def keep_acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rewrite]:
     """Return the rewrites that can replace their inputs after the previous rewrites, in order of precedence.
 
     The result of an abandoned job may arrive after other tasks have compacted the runs around its inputs. It is left
@@ -297,7 +297,7 @@ def acceptable(live: Mapping[str, Add], rewrites: Sequence[Rewrite]) -> list[Rew
 def _are_apart(new: Iterable[Run], live: Collection[Run]) -> bool:
     """Return True if each new run is ordered with all live runs."""
     for run in new:
-        if not all(apart(run, live_run) for live_run in live):
+        if not all(are_apart(run, live_run) for live_run in live):
             return False
     return True
 
@@ -364,7 +364,7 @@ def backoffs_after(
     after = []
     for backoff in backoffs:
         if backoff.run in live:
-            after.append(_tried_again(backoff, version) if backoff.run in failed else backoff)
+            after.append(_try_again(backoff, version) if backoff.run in failed else backoff)
     for compaction in due:
         if compaction.backoff is None and run_ids(compaction.runs).issubset(live):
             runs = [run for run in compaction.runs if run.id in failed]
@@ -373,7 +373,7 @@ def backoffs_after(
     return after
 
 
-def _tried_again(backoff: Backoff, version: int) -> Backoff:
+def _try_again(backoff: Backoff, version: int) -> Backoff:
     attempts = backoff.attempts + 1
     return backoff._replace(
         attempts=attempts, not_before=version + _VERSIONS_HELD if attempts % _TRIES == 0 else backoff.not_before

@@ -21,7 +21,7 @@ from ftfile.core.errors import ConfigError, CorruptData
 from ftfile.core.per_process import PerProcess
 from ftfile.filters.aes_gcm import AesGcm
 from ftfile.filters.decoded import stream_errors
-from ftfile.kv.definition import StoreDefinition, joined
+from ftfile.kv.definition import StoreDefinition, join_definitions
 from ftfile.kv.key_columns import (
     Key,
     KeyRange,
@@ -202,7 +202,7 @@ def definition_of_runs(adds: Iterable[Add], definitions: Mapping[str, Any]) -> S
             if add.encoding not in texts:
                 texts[add.encoding] = definitions[add.encoding]["store"]
     if texts:
-        return joined([*map(StoreDefinition.from_json, texts.values())])
+        return join_definitions([*map(StoreDefinition.from_json, texts.values())])
     return None
 
 
@@ -276,14 +276,14 @@ def meet(one: Run, other: Run) -> bool:
     )
 
 
-def apart(one: Run, other: Run) -> bool:
+def are_apart(one: Run, other: Run) -> bool:
     """Return True if two runs are ordered for each key: their positions are disjoint, or they do not meet."""
     return (
         one.metadata.at[1] < other.metadata.at[0] or other.metadata.at[1] < one.metadata.at[0] or not meet(one, other)
     )
 
 
-def placed(adds: Sequence[Add], version: int, now_ms: int) -> list[Add]:
+def place_adds(adds: Sequence[Add], version: int, now_ms: int) -> list[Add]:
     """Return new runs with their positions in the record of a version, in order; ConfigError for too many runs."""
     if len(adds) > 1 << _INDEX_BITS:
         raise ConfigError(
@@ -313,7 +313,7 @@ def seal_metadata(fs: FileSystem, adds: Iterable[Add]) -> tuple[Add, ...]:
     if not isinstance(fs, SealedFileSystem):
         return tuple(adds)
     envelope = AesGcm(fs.key_id, fs.keys)
-    return tuple(_sealed(add, envelope) for add in adds)
+    return tuple(_seal_add(add, envelope) for add in adds)
 
 
 def open_metadata(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataType]) -> list[Add]:
@@ -329,7 +329,7 @@ def open_metadata(fs: FileSystem, adds: Iterable[Add], kinds: Sequence[pa.DataTy
     else:
         opened = []
         for add in adds:
-            opened.append(_opened(add, keys))
+            opened.append(_unseal_add(add, keys))
     types = (*kinds,)
     for add in opened:
         metadata, checked_types = _checked.here.get(add.id, (None, ()))
@@ -360,7 +360,7 @@ def open_state(fs: FileSystem, head: LogState, kinds: Sequence[pa.DataType]) -> 
     return replace(head, segments=SharedMap(by_id(opened)))
 
 
-def _sealed(add: Add, envelope: AesGcm) -> Add:
+def _seal_add(add: Add, envelope: AesGcm) -> Add:
     stats = dict(add.rolling_stats)
     hidden = {}
     for name in _HIDDEN:
@@ -372,7 +372,7 @@ def _sealed(add: Add, envelope: AesGcm) -> Add:
     return structs.replace(add, rolling_stats=stats)
 
 
-def _opened(add: Add, keys: Keys) -> Add:
+def _unseal_add(add: Add, keys: Keys) -> Add:
     sealed = add.rolling_stats.get(_SEALED)
     if sealed is None:
         return add

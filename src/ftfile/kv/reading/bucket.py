@@ -82,10 +82,10 @@ class Bucket:
             if not remaining.size:
                 break
             ended = np.zeros(len(hashes), np.bool_)
-            for part, asked in _shared_out(level, keys, remaining):
+            for part, asked in _share_keys(level, keys, remaining):
                 if part.has_rows:
-                    places, rows = part.opened().reader.multi_get(_taken(keys, asked), hashes[asked])
-                    numbers, table = asked[places], self.definition.aligned(pa.Table.from_batches([rows]))
+                    places, rows = part.open().reader.multi_get(_take_rows(keys, asked), hashes[asked])
+                    numbers, table = asked[places], self.definition.align(pa.Table.from_batches([rows]))
                     values = table.select([*self.definition.values, OP])
                     hits.append((numbers, values))
                     is_partial = operations(values) == MERGE
@@ -93,10 +93,10 @@ class Bucket:
                     ended[numbers[~is_partial]] = self.definition.sequence is None
             remaining = remaining[~ended[remaining]]
             if level.purges:
-                remaining = remaining[~contain(level.purges, _taken(keys, remaining).columns)]
-        return self._folded(hits, keys, has_several=has_several)
+                remaining = remaining[~contain(level.purges, _take_rows(keys, remaining).columns)]
+        return self._fold_hits(hits, keys, has_several=has_several)
 
-    def scanned(self, start: Key | None, end: Key | None) -> list[RunPart | CachedMerge]:
+    def parts_between(self, start: Key | None, end: Key | None) -> list[RunPart | CachedMerge]:
         """Return the parts that a scan of a range (end exclusive) reads."""
         parts: list[RunPart | CachedMerge] = []
         for level in self._scan_levels():
@@ -110,8 +110,8 @@ class Bucket:
 
         The bounds may be prefixes; None is unbounded. The key columns are always returned, and come first.
         """
-        definition = _narrowed(self.definition, columns)
-        shown = shown_schema(definition, columns).names
+        definition = _narrow_definition(self.definition, columns)
+        shown = schema_to_show(definition, columns).names
         levels: list[list[RunPart | CachedMerge]] = []
         purges: list[Sequence[KeyRange]] = []
         for level in reversed(self._scan_levels()):
@@ -126,10 +126,10 @@ class Bucket:
         for parts in levels:
             sources.append(_LevelRows(parts, definition, start=start, end=end, read_bytes=read_bytes))
         if len(levels) == 1 and _has_sets_alone(levels[0]):
-            for rows in sources[0].aligned():
+            for rows in sources[0].align():
                 yield batch_of(rows.select(shown))
             return
-        for window in windows_of([source.sorted() for source in sources], window_bytes):
+        for window in windows_of([source.sort() for source in sources], window_bytes):
             rows = fold(window, definition, is_bottommost=True, purges=purges)
             if OP in rows.column_names:
                 rows = rows.filter(bools_from(operations(rows) != DELETE))
@@ -143,7 +143,7 @@ class Bucket:
             return self.levels
         return levels_of(self.parts)
 
-    def _folded(
+    def _fold_hits(
         self, hits: Sequence[tuple[Numbers, pa.Table]], keys: pa.RecordBatch, *, has_several: bool
     ) -> tuple[Numbers, pa.Table]:
         """Return the rows of keys, folded by key index; keys may repeat, and deleted keys are dropped."""
@@ -173,7 +173,7 @@ def in_order(count: int, numbers: Numbers, rows: pa.Table) -> tuple[NDArray[np.b
     return is_found, [column.take(taken) for column in rows.combine_chunks().columns]
 
 
-def shown_schema(definition: StoreDefinition, columns: Sequence[str]) -> pa.Schema:
+def schema_to_show(definition: StoreDefinition, columns: Sequence[str]) -> pa.Schema:
     """Return the columns that `Bucket.scan` yields: the key columns, then the other requested columns."""
     names = [*definition.keys]
     for name in columns:
@@ -182,7 +182,7 @@ def shown_schema(definition: StoreDefinition, columns: Sequence[str]) -> pa.Sche
     return definition.nullable_schema(names)
 
 
-def _narrowed(definition: StoreDefinition, columns: Sequence[str]) -> StoreDefinition:
+def _narrow_definition(definition: StoreDefinition, columns: Sequence[str]) -> StoreDefinition:
     """Return the definition without the value columns that are neither requested nor needed to fold."""
     names = {*definition.keys, *columns}
     if definition.sequence is not None:
@@ -199,7 +199,7 @@ def _has_sets_alone(parts: Iterable[RunPart | CachedMerge]) -> bool:
     return True
 
 
-def _shared_out(
+def _share_keys(
     level: Level, keys: pa.RecordBatch, numbers: Numbers
 ) -> Iterator[tuple[RunPart | CachedMerge, Numbers]]:
     """Yield the parts of a level that may contain keys, with the key numbers; several parts need sorted keys."""
@@ -229,23 +229,23 @@ class _LevelRows:
     end: Key | None
     read_bytes: int
 
-    def aligned(self) -> Iterator[pa.Table]:
+    def align(self) -> Iterator[pa.Table]:
         """Yield the rows with the columns of the store, in its types."""
         for part in self.parts:
             batches, _ = self._read(part)
             for batch in batches:
-                yield self.definition.aligned(pa.Table.from_batches([batch]))
+                yield self.definition.align(pa.Table.from_batches([batch]))
 
-    def sorted(self) -> SortedRows:
+    def sort(self) -> SortedRows:
         """Return the rows, to be folded with rows of other levels."""
         key_columns = len(self.definition.keys)
         if len(self.parts) == 1:
             return SortedRows(*self._read(self.parts[0]), key_columns)
-        schema = self.definition.aligned(self.definition.schema.empty_table()).schema
-        return SortedRows(map(batch_of, self.aligned()), schema, key_columns)
+        schema = self.definition.align(self.definition.schema.empty_table()).schema
+        return SortedRows(map(batch_of, self.align()), schema, key_columns)
 
     def _read(self, part: RunPart | CachedMerge) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
-        reader = part.opened().reader
+        reader = part.open().reader
         names = {*self.definition.schema.names, OP, DELETED_MS}
         schema = pa.schema([field for field in reader.schema if field.name in names])
         return reader.scan(self.start, self.end, schema.names, read_bytes=self.read_bytes), schema
@@ -257,5 +257,5 @@ def batch_of(table: pa.Table) -> pa.RecordBatch:
     return batch
 
 
-def _taken(keys: pa.RecordBatch, numbers: Numbers) -> pa.RecordBatch:
+def _take_rows(keys: pa.RecordBatch, numbers: Numbers) -> pa.RecordBatch:
     return keys.take(from_numpy(numbers.astype(np.int64, copy=False), pa.int64()))

@@ -121,7 +121,7 @@ class Part(ABC):
     def held(self) -> Opened | None:
         """Return its rows if they are open."""
 
-    def opened(self, files: OpenFiles | None = None) -> Opened:
+    def open(self, files: OpenFiles | None = None) -> Opened:
         """Return its rows; the first call opens it, with `files` or the default files.
 
         Concurrent calls get the same result, even if the cache evicts it at once. If each call opened the part again
@@ -133,7 +133,7 @@ class Part(ABC):
         if under_way is not None:
             return under_way.result()
         try:
-            opened = self.held or self._made(files or self.sources.files)
+            opened = self.held or self._make(files or self.sources.files)
         except BaseException as error:  # including interrupts, or waiting threads would block forever
             self._opening = None
             opening.set_error(error)
@@ -147,7 +147,7 @@ class Part(ABC):
         """Remove its content from the cache; it can still be used."""
 
     @abstractmethod
-    def _made(self, files: OpenFiles) -> Opened: ...
+    def _make(self, files: OpenFiles) -> Opened: ...
 
 
 class RunPart(Part):
@@ -168,7 +168,7 @@ class RunPart(Part):
         if self.held is not None:
             self.held.reader.release()
 
-    def _made(self, files: OpenFiles) -> Opened:
+    def _make(self, files: OpenFiles) -> Opened:
         self.held = Opened(open_run(files, self.run.add, self.sources.cache), self.sources.definition)
         return self.held
 
@@ -191,9 +191,9 @@ class CachedMerge(Part):
         """See `Part.release`."""
         self.sources.cache.drop(self._shelf)
 
-    def _made(self, files: OpenFiles) -> Opened:
+    def _make(self, files: OpenFiles) -> Opened:
         definition = self.sources.definition
-        tables = parallel(files.fs, lambda part: _table(part.opened(files).reader), self._parts)
+        tables = parallel(files.fs, lambda part: _table(part.open(files).reader), self._parts)
         purges = [part.purges for part in self._parts]
         rows = fold(tables, definition, is_bottommost=False, purges=purges).combine_chunks()
         content = io.BytesIO()
@@ -290,6 +290,6 @@ def open_parts(parts: Iterable[RunPart | CachedMerge], sources: Sources) -> None
     files = CoalescingFiles(sources.files, [part.run.add for part in small])
     try:
         files.fetch_first()
-        parallel(files.fs, lambda part: part.opened(files), small)
+        parallel(files.fs, lambda part: part.open(files), small)
     finally:
         files.release()

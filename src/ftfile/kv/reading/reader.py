@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from ftfile.core.arguments import Access, checked
+from ftfile.core.arguments import Access, check_arguments
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StaleFiles
 from ftfile.core.per_process import PerProcess
 from ftfile.kv.definition import FOUND, StoreDefinition
@@ -20,7 +20,7 @@ from ftfile.kv.hashing import buckets_of, hash_rows, rows_by_number
 from ftfile.kv.key_columns import sorted_by
 from ftfile.kv.merge_functions import code_of
 from ftfile.kv.planning.runs import definition_of_runs, segments_of
-from ftfile.kv.reading.bucket import batch_of, in_order, shown_schema
+from ftfile.kv.reading.bucket import batch_of, in_order, schema_to_show
 from ftfile.kv.reading.levels import Sources, open_parts
 from ftfile.kv.reading.view import StoreStats, View, stats_of, view_of
 from ftfile.kv.run.pages import Cache
@@ -112,7 +112,7 @@ class Reader:
             _release(before, self.view)
             return self.view.version
 
-    @checked
+    @check_arguments
     def at(self, version: int) -> Reader:
         """Return a reader of another version, which shares files and cache with this reader.
 
@@ -149,7 +149,7 @@ class Reader:
         try:
             return view.get(key, default)
         except NotFound as error:
-            raise self._gone(error) from error
+            raise self._error_of_gone(error) from error
         except NO_PYTHON_VALUE:  # of one of the merged rows, maybe not of the result
             return self._user_rows(view, [key], default)[0]
 
@@ -180,7 +180,7 @@ class Reader:
                 user_rows[number] = view.row_of(stored_row)
         return user_rows
 
-    @checked
+    @check_arguments
     def lookup(
         self, keys: pa.Array | pa.ChunkedArray | pa.Table | pa.RecordBatch, columns: Sequence[str] | None = None
     ) -> pa.Table:
@@ -230,7 +230,7 @@ class Reader:
         with self._missing_file_as_stale():
             return parallel(self.log.fs, read, [bucket for bucket in by_bucket if bucket in view.buckets])
 
-    @checked
+    @check_arguments
     def scan(
         self,
         start: Any = None,  # noqa: ANN401 - a value or tuple of the user
@@ -259,7 +259,7 @@ class Reader:
             behind = self.view.keys.prefix(end)
         return self.scan_range(first, behind, columns, buckets)
 
-    @checked
+    @check_arguments
     def scan_range(
         self,
         start: Key | None,
@@ -281,14 +281,14 @@ class Reader:
         chosen = [bucket for number, bucket in sorted(view.buckets.items()) if number in buckets]
         return self._rows(view, chosen, (start or None, end), names)
 
-    @checked
+    @check_arguments
     def preload(self, buckets: Collection[int]) -> None:
         """Open the runs of buckets in parallel before each bucket is scanned; see `open_parts`."""
         view = self.view
         parts = []
         for number in buckets:
             if number in view.buckets:
-                parts += view.buckets[number].scanned(None, None)
+                parts += view.buckets[number].parts_between(None, None)
         with self._missing_file_as_stale():
             open_parts(parts, view.sources)
 
@@ -296,7 +296,7 @@ class Reader:
         """Return the numbers of runs, rows and bytes of the version, and of due jobs at the newest version."""
         return stats_of(self.view, self.log.refresh(), CACHE.here)
 
-    @checked
+    @check_arguments
     def history(self, limit: int | None = None) -> list[Version]:
         """Return the commits that are kept, oldest first, independent of the version that is read.
 
@@ -329,7 +329,7 @@ class Reader:
         sources, parts = [], []
         for bucket in buckets:
             sources.append(bucket.scan(start, end, columns, window_bytes))
-            parts += bucket.scanned(start, end)
+            parts += bucket.parts_between(start, end)
         keys = view.definition.keys
         with self._missing_file_as_stale():
             open_parts(parts, view.sources)
@@ -337,7 +337,7 @@ class Reader:
                 for batch in sources[0]:
                     yield batch.select(columns)
                 return
-            schema = shown_schema(view.definition, columns)
+            schema = schema_to_show(view.definition, columns)
             for window in windows_of([SortedRows(source, schema, len(keys)) for source in sources], _SCAN_BYTES):
                 rows = pa.concat_tables(window)
                 if rows.num_rows:
@@ -361,9 +361,9 @@ class Reader:
         try:
             yield
         except NotFound as error:
-            raise self._gone(error) from error
+            raise self._error_of_gone(error) from error
 
-    def _gone(self, error: NotFound) -> StaleFiles | CorruptData:
+    def _error_of_gone(self, error: NotFound) -> StaleFiles | CorruptData:
         """Return the error for a missing file."""
         if any(add.path == error.path for add in self.log.refresh().segments.values()):
             return CorruptData(

@@ -13,9 +13,9 @@ from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.progress import Tracker
 from ftfile.kv.hashing import bucket_number, buckets_of, hash_rows
-from ftfile.kv.key_columns import shown_value
+from ftfile.kv.key_columns import text_of_value
 from ftfile.kv.merge_functions import code_of
-from ftfile.kv.planning.runs import Run, adds_of, apart, row_count
+from ftfile.kv.planning.runs import Run, adds_of, are_apart, row_count
 from ftfile.kv.reading.reader import open_store
 from ftfile.kv.run.pages import Cache
 from ftfile.kv.run_files import OpenFiles, open_run
@@ -163,7 +163,7 @@ class _Checking(Work[tuple[Run, ...], dict[str, str]]):
 def _not_apart(run: Run, view: View) -> Iterator[str]:
     """Yield an error for each run that overlaps another run in position and keys."""
     for part in view.buckets[bucket_number(run.add.directory_key)].parts:
-        if part.run.id < run.id and not apart(run, part.run):
+        if part.run.id < run.id and not are_apart(run, part.run):
             yield (
                 f"it shares keys with the run {part.run.id} at {part.run.add.path!r}, and the order of the two runs is "
                 "undefined"
@@ -186,5 +186,5 @@ def _check_run(run: Run, files: OpenFiles, definition: StoreDefinition) -> None:
     for batch in reader.scan(columns=definition.bucket_by):
         buckets = buckets_of(hash_rows(batch.columns), definition.buckets)
         for row in np.flatnonzero(buckets != bucket)[:1].tolist():
-            key = ", ".join(shown_value(column[row]) for column in batch.columns)
+            key = ", ".join(text_of_value(column[row]) for column in batch.columns)
             raise CorruptData(add.path, f"keys of bucket {bucket}", f"({key}) of bucket {buckets[row]}")

@@ -126,14 +126,14 @@ def view_of(version: int, adds: Iterable[Add], sources: Sources, before: View | 
 
 
 def find(bucket: Bucket, key: Key, hashed: int) -> Values | None:
-    """Return the values of a stored key and its hash; None without a row. Raises as `fold` and `Part.opened`."""
+    """Return the values of a stored key and its hash; None without a row. Raises as `fold` and `Part.open`."""
     rows: list[tuple[int, Values]] = []
     all_count = bucket.definition.sequence is not None  # and not only the newest row
     try:
         for level in bucket.levels:
             part = level.parts[bisect_right(level.begins, key) - 1]
             if part.low <= key <= part.high:
-                opened = part.held or part.opened()
+                opened = part.held or part.open()
                 row = opened.get(key, hashed)
                 if row is not None:
                     if opened.is_plain and not rows and not all_count:

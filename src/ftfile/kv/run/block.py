@@ -111,10 +111,10 @@ def encode_blocks(rows: pa.RecordBatch, cuts: Sequence[int], layout: Layout) -> 
     buffers: list[list[Buffer]] = []
     for array, column in zip(rows.columns, layout.columns, strict=True):
         _append_buffers(array, column, np.asarray(cuts), buffers)
-    return [_joined(parts, layout) for parts in zip(*buffers, strict=True)]
+    return [_join_buffers(parts, layout) for parts in zip(*buffers, strict=True)]
 
 
-def _joined(buffers: Sequence[Buffer], layout: Layout) -> bytes:
+def _join_buffers(buffers: Sequence[Buffer], layout: Layout) -> bytes:
     bounds = [*accumulate(map(len, buffers), initial=layout.head.size)]
     if bounds[-1] > BLOCK_BYTES_MAX:
         raise EncodingError(f"rows of {bounds[-1]} bytes are too many for one block")
@@ -140,7 +140,7 @@ def _append_buffers(array: pa.Array, column: Column, cuts: Numbers, buffers: lis
         starts = np.zeros(1, np.int32)
         if len(array):
             starts = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * START_BYTES)
-        buffers.append([_shifted(starts, start, end) for start, end in bounds])
+        buffers.append([_shift_starts(starts, start, end) for start, end in bounds])
         items = array.values
         if pa.types.is_map(array.type):
             items = pa.StructArray.from_arrays([array.keys, array.items], fields=[*column.children[0].kind])
@@ -184,11 +184,11 @@ def _byte_starts(starts: NDArray[np.int32], bounds: Sequence[tuple[int, int]]) -
         if start < end and lengths[start] and (lengths[start:end] == lengths[start]).all():
             blocks_starts.append(b"")
         else:
-            blocks_starts.append(_shifted(starts, start, end))
+            blocks_starts.append(_shift_starts(starts, start, end))
     return blocks_starts
 
 
-def _shifted(starts: NDArray[np.int32], start: int, end: int) -> bytes:
+def _shift_starts(starts: NDArray[np.int32], start: int, end: int) -> bytes:
     return bytes((starts[start : end + 1] - starts[start]).astype("<u4"))
 
 

@@ -220,7 +220,7 @@ class BlockBatch:
         begins, ends = self._bounds[:, buffer].tolist(), self._bounds[:, buffer + 1].tolist()
         return [block[begin:end] for block, begin, end in zip(self._blocks, begins, ends, strict=True)]
 
-    def _joined(self, buffer: int) -> bytes:
+    def _join_buffer(self, buffer: int) -> bytes:
         return b"".join(self._pieces(buffer))
 
     def _require(self, fits: NDArray[np.bool_], expected: str) -> None:
@@ -248,13 +248,13 @@ class BlockBatch:
         children: list[pa.Array] = []
         if column.form == "fixed":
             self._require(self._sizes(first + 1) == rows * column.width, f"{column.kind} values of all rows")
-            content = self._joined(first + 1)
+            content = self._join_buffer(first + 1)
             if pa.types.is_boolean(column.kind):
                 content = np.packbits(np.frombuffer(content, np.uint8), bitorder="little").tobytes()
             buffers.append(pa.py_buffer(content))
         elif column.form == "bytes":
             offsets = self._byte_offsets(column, rows)
-            buffers += [_offset_buffer(offsets), pa.py_buffer(self._joined(first + 2))]
+            buffers += [_offset_buffer(offsets), pa.py_buffer(self._join_buffer(first + 2))]
         elif column.form == "list":
             offsets, counts = self._offsets(column, rows, self._pieces(first + 1), self._sizes(first + 1))
             children.append(self._array(column.children[0], counts))
@@ -326,7 +326,7 @@ def _offset_buffer(offsets: Numbers) -> pa.Buffer:
     return pa.py_buffer(offsets.astype(np.int32))
 
 
-def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+def join_batches(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     """Return the rows of all batches as one batch."""
     if len(batches) == 1:
         return batches[0]

@@ -17,7 +17,7 @@ from ftfile.core.checksum import crc32
 from ftfile.core.errors import CorruptData, SchemaError
 from ftfile.kv.key_columns import is_key_type
 from ftfile.kv.run.block import BLOCK_BYTES_MAX, encode_block, layout_of
-from ftfile.kv.run.block_batch import COMPRESSIONS, EXPANSION_MAX, SMALL_PLAIN_BYTES, BlockBatch, joined
+from ftfile.kv.run.block_batch import COMPRESSIONS, EXPANSION_MAX, SMALL_PLAIN_BYTES, BlockBatch, join_batches
 from ftfile.kv.run.pages import PageShape
 from ftfile.rows.spark_types import arrow_schema, spark_schema_json
 
@@ -87,7 +87,7 @@ class Index:
         return self.pages_offset + page * page_bytes, self.pages_offset + (page + 1) * page_bytes
 
 
-def padded(length: int) -> int:
+def padded_length_of(length: int) -> int:
     """Return a length rounded up to the alignment of pages."""
     return -(-length // _ALIGNMENT) * _ALIGNMENT
 
@@ -209,7 +209,7 @@ def _schema_of(text: memoryview, key_columns: int, path: str) -> pa.Schema:
 
 def _first_keys(content: memoryview, schema: pa.Schema, blocks: int, path: str) -> pa.RecordBatch:
     if not blocks:
-        return joined([], schema)
+        return join_batches([], schema)
     keys = BlockBatch(
         [content], np.array([blocks + 1]), layout=layout_of(schema), path=path, numbers=["with the first keys"]
     ).batch()
@@ -224,7 +224,7 @@ def _require_blocks(index: Index, path: str) -> None:
     rows, plain_bytes = index.block_rows, index.plain_bytes.astype(np.int64)
     fits = (
         bool((bounds[1:] > bounds[:-1]).all())
-        and padded(int(bounds[-1])) == index.pages_offset
+        and padded_length_of(int(bounds[-1])) == index.pages_offset
         and int(rows.sum(dtype=np.uint64)) == index.rows
         and (not len(rows) or (rows.min() > 0 and int(rows.max()) <= 1 << index.row_bits))
     )

@@ -214,10 +214,10 @@ def build_pages(shape: PageShape, hashes: Hashes, places: NDArray[np.int64]) -> 
     bounds = np.searchsorted(order, firsts * spread << _SLOT_BITS).tolist()
     for number, first in enumerate(firsts[:-1].tolist()):
         chunk = order[bounds[number] : bounds[number + 1]]
-        yield _filled(chunk, first, min(_CHUNK_PAGES, shape.pages - first), shape.slots)
+        yield _fill_pages(chunk, first, min(_CHUNK_PAGES, shape.pages - first), shape.slots)
 
 
-def _filled(order: NDArray[np.int64], first: int, pages: int, slots: int) -> Slots:
+def _fill_pages(order: NDArray[np.int64], first: int, pages: int, slots: int) -> Slots:
     values = (order & ((1 << _SLOT_BITS) - 1)).astype(np.uint32)
     home_slots = (order >> _SLOT_BITS) - first * 2 * slots
     # Each entry takes its first slot, or the slot after the slot of the previous entry.
@@ -250,7 +250,7 @@ class PageTable:
         """Return the memory of the filled pages."""
         return int(self._is_filled.sum() * self.slots.shape[1] * self.slots.itemsize)
 
-    def missing(self, pages: NDArray[np.int64]) -> list[int]:
+    def list_missing(self, pages: NDArray[np.int64]) -> list[int]:
         """Return the pages that are not filled."""
         numbers: list[int] = pages[~self._is_filled[pages]].tolist()
         return numbers

@@ -14,7 +14,7 @@ from ftfile.core.errors import CorruptData
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import StoredKeys, bools_of, first_fall
 from ftfile.kv.run.block import RowFinder, layout_of, open_block
-from ftfile.kv.run.block_batch import BlockBatch, decompress, decompress_all, joined
+from ftfile.kv.run.block_batch import BlockBatch, decompress, decompress_all, join_batches
 from ftfile.kv.run.index import decode_index, index_bytes_of, require_crc
 from ftfile.kv.run.pages import FIRST_SLOT_SHIFT, PAGE_SHIFT, PageTable, Probes, Shelf, build_pages, one_page, places_of
 from ftfile.rows import kernels as pc
@@ -154,7 +154,7 @@ class RunReader:
             numbers.append(remaining[same])
             batches.append(rows if same.all() else rows.take(from_numpy(np.flatnonzero(same), pa.int64())))
             remaining = remaining[~same]  # another key has the same fingerprint
-        return np.concatenate(numbers), joined(batches, self.schema)
+        return np.concatenate(numbers), join_batches(batches, self.schema)
 
     def scan(
         self,
@@ -308,9 +308,11 @@ class RunReader:
             while some:
                 window = _first_of(some, self._plain_ends, min(read_bytes, _WINDOW_BYTES))
                 some = some[len(window) :]
-                yield window, self._decoded(window, data, start, places)
+                yield window, self._decode_blocks(window, data, start, places)
 
-    def _decoded(self, numbers: range, data: memoryview, start: int, places: Sequence[int] | None) -> pa.RecordBatch:
+    def _decode_blocks(
+        self, numbers: range, data: memoryview, start: int, places: Sequence[int] | None
+    ) -> pa.RecordBatch:
         """Return the rows of blocks, given bytes of the run from offset `start`."""
         stored = []
         for number in numbers:
@@ -332,8 +334,8 @@ class RunReader:
         if self._keeps_table:
             table = self._cache.put(self._table, 0, table, 0)
         self._table.used[0] = 1
-        if missing := table.missing(pages):
-            table.fill(_cached(self._pages, missing, self._load_page, self._parallel))
+        if missing := table.list_missing(pages):
+            table.fill(_read_cached(self._pages, missing, self._load_page, self._parallel))
             if table.size_bytes <= self._cache.capacity_bytes // 4:
                 self._cache.grow(self._table, 0, table, table.size_bytes)
             elif self._keeps_table:  # it would displace blocks; its pages are cached separately
@@ -344,7 +346,7 @@ class RunReader:
     def _rows_at(self, places: NDArray[np.int64]) -> pa.RecordBatch:
         """Return rows by their places, which are sorted."""
         if not len(places):
-            return joined([], self.schema)
+            return join_batches([], self.schema)
         numbers, rows = places >> self._row_bits, places & self._row_mask
         beyond = rows >= self._index.block_rows[numbers]
         if beyond.any():
@@ -352,12 +354,12 @@ class RunReader:
             raise self._no_row(int(numbers[first]), int(rows[first]))
         ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         block_numbers = numbers[[end - 1 for end in ends]].tolist()
-        blocks = _cached(self._blocks, block_numbers, self._load_block, self._parallel)
+        blocks = _read_cached(self._blocks, block_numbers, self._load_block, self._parallel)
         block_batch = BlockBatch.of([*blocks.values()], self._layout, self._path, block_numbers)
         return block_batch.gather(ends, rows)
 
 
-def _cached(
+def _read_cached(
     shelf: Shelf[_Value], numbers: Sequence[int], load: Callable[[int], _Value], parallel: Parallel
 ) -> dict[int, _Value]:
     """Return values of a shelf by number, and load the missing ones."""

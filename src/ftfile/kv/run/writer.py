@@ -12,8 +12,8 @@ from ftfile.core.errors import EncodingError
 from ftfile.kv.hashing import hash_rows
 from ftfile.kv.key_columns import StoredKeys, first_fall
 from ftfile.kv.run.block import encode_blocks, layout_of
-from ftfile.kv.run.block_batch import compress, joined
-from ftfile.kv.run.index import Index, encode_index, padded
+from ftfile.kv.run.block_batch import compress, join_batches
+from ftfile.kv.run.index import Index, encode_index, padded_length_of
 from ftfile.kv.run.pages import NO_PAGES, PageShape, build_pages, places_of, shape_for
 from ftfile.rows.buffers import from_numpy
 
@@ -76,10 +76,10 @@ def _windows(batches: Iterable[pa.RecordBatch], schema: pa.Schema, block_bytes: 
             rows += piece.num_rows
             size_bytes += piece.nbytes
             if size_bytes >= _WINDOW_BLOCKS * block_bytes or rows >= _WINDOW_ROWS_MAX:
-                yield joined(held, schema)
+                yield join_batches(held, schema)
                 held, rows, size_bytes = [], 0, 0
     if held:
-        yield joined(held, schema)
+        yield join_batches(held, schema)
 
 
 class _RunWriter:
@@ -122,8 +122,8 @@ class _RunWriter:
             self._block_crcs.append(crc32(content))
         self._block_rows += np.diff(cuts).tolist()
         self._append(b"".join(written))
-        self._first_keys.append(_copied(keys, np.arange(0, window.num_rows, rows)))
-        self._last_key = _copied(keys, np.array([window.num_rows - 1]))
+        self._first_keys.append(_copy_rows(keys, np.arange(0, window.num_rows, rows)))
+        self._last_key = _copy_rows(keys, np.array([window.num_rows - 1]))
 
     def _check_keys(self, keys: pa.RecordBatch) -> None:
         if any(column.null_count for column in keys.columns):
@@ -136,7 +136,7 @@ class _RunWriter:
 
     def finish(self) -> RunSummary:
         """Write pages and index, and return the summary of the run."""
-        self._append(bytes(padded(self._position) - self._position))
+        self._append(bytes(padded_length_of(self._position) - self._position))
         pages_offset, blocks_crc, rows = self._position, self._crc, self._rows
         row_bits = (max(self._block_rows, default=1) - 1).bit_length()
         if rows >= PAGED_ROWS_MIN:
@@ -160,7 +160,7 @@ class _RunWriter:
             shape=shape,
             pages_offset=pages_offset,
             page_crcs=np.array(page_crcs, "<u4"),
-            first_keys=joined(keys, pa.schema([*self._schema][: self._key_columns])),
+            first_keys=join_batches(keys, pa.schema([*self._schema][: self._key_columns])),
         )
         self._append(encode_index(index, self._position))
         if keys:
@@ -187,6 +187,6 @@ class _RunWriter:
         self._crc = crc32(data, self._crc)
 
 
-def _copied(rows: pa.RecordBatch, numbers: NDArray[np.int64]) -> pa.RecordBatch:
+def _copy_rows(rows: pa.RecordBatch, numbers: NDArray[np.int64]) -> pa.RecordBatch:
     """Return a copy of rows: a slice would keep all rows in memory."""
     return rows.take(from_numpy(numbers, pa.int64()))

@@ -13,7 +13,7 @@ from ftfile.core.logs import get_logger
 from ftfile.core.progress import Tracker
 from ftfile.kv.compactor import Compactor
 from ftfile.kv.definition import SET
-from ftfile.kv.driver import accepted_compactions, due_after, how_written, live_after, open_store_log
+from ftfile.kv.driver import accepted_compactions, how_written, list_due_after, live_after, open_store_log
 from ftfile.kv.merge_functions import code_of
 from ftfile.kv.planning.picker import (
     Backoff,
@@ -197,7 +197,7 @@ class CompactionRounds:
         return Body(
             adds=seal_metadata(log.fs, accepted.adds),
             removes=accepted.removes,
-            jobs=due_after(state, live, how.plan, tasks=tasks),
+            jobs=list_due_after(state, live, how.plan, tasks=tasks),
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
         )
 
@@ -299,7 +299,7 @@ def compact(
     with maintaining("compact", path, Access.of(access), open_store_log) as (log, author):
         workers = Threads.of(author.operation_id, threads, log.fs.context)
         if dry_run:
-            return _planned(log, workers.at_once, full=full)
+            return _plan_report(log, workers.at_once, full=full)
         return CompactionRounds(
             log=log, author=author, workers=workers, code=code_of(merge), progress=access.get("progress")
         ).compact(full=full)
@@ -312,7 +312,7 @@ def compact_idle(path: str | os.PathLike[str], **access: Unpack[AccessArguments]
         return CompactionRounds(log=log, author=author, workers=workers).compact(skip_held=True)
 
 
-def _planned(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
+def _plan_report(log: CommitLog, at_once: int, *, full: bool) -> CompactReport:
     """Return the report of a dry run."""
     recorded = log.refresh()
     head = open_state(log.fs, recorded, recorded_key_types(recorded))
@@ -343,7 +343,7 @@ class DueCompactions:
             backoffs[backoff.run] = backoff
         due = []
         due_bytes = 0
-        for planned in how.planner(self.log).due(head.segments.values(), [*backoffs.values()]):
+        for planned in how.planner(self.log).list_due(head.segments.values(), [*backoffs.values()]):
             if not planned.compaction.is_held(head.version + 1):
                 due.append(planned)
                 due_bytes += planned.size
@@ -371,7 +371,7 @@ class _FullCompaction:
         for bucket, runs in buckets.items():
             old_runs = [run for run in runs if run.metadata.at[1] <= self._end]
             for compaction in self._due_in(bucket, old_runs, held, how.plan):
-                yield (planner.planned(compaction, runs),)
+                yield (planner.plan(compaction, runs),)
 
     def _due_in(
         self, bucket: str, runs: Sequence[Run], held: Collection[str], rules: PlanSettings
@@ -387,13 +387,13 @@ class _FullCompaction:
             yield Compaction("descend", tuple(level0))
             return
         first_ids = self._groups.setdefault(bucket, run_ids(level1))
-        for group in _joined_groups(level1, rules):
+        for group in _join_groups(level1, rules):
             is_due = _has_any(group, first_ids) and (len(group) > 1 or not _is_plain(group[0]))
             if is_due and not _has_any(group, held):
                 yield Compaction("level1", by_position(group))
 
 
-def _joined_groups(level1: Sequence[Run], rules: PlanSettings) -> list[list[Run]]:
+def _join_groups(level1: Sequence[Run], rules: PlanSettings) -> list[list[Run]]:
     """Return the groups of level 1, with small neighbouring groups joined."""
     joined: list[list[Run]] = []
     last_is_small = False

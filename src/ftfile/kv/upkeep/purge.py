@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.arguments import Access
 from ftfile.core.logs import get_logger
 from ftfile.kv.driver import how_written, new_stage, open_store_log
-from ftfile.kv.planning.runs import adds_of, open_metadata, placed, run_of, seal_metadata
+from ftfile.kv.planning.runs import adds_of, open_metadata, place_adds, run_of, seal_metadata
 from ftfile.kv.user_keys import UserKeys, require_range
 from ftfile.log.format.model import Body, Origin
 from ftfile.log.opening import maintaining
@@ -110,14 +110,14 @@ class _PurgeRuns:
             return None
         missing = sorted(buckets - self._written.keys())
         if missing:
-            written = _written(log, self._author, how, [(bucket, [key_range]) for bucket in missing])
+            written = _write_purges(log, self._author, how, [(bucket, [key_range]) for bucket in missing])
             self._written |= zip(missing, written, strict=True)
         origin = Origin(self._author.operation_id, 0, 0)
         adds = []
         for bucket in sorted(buckets):
             adds.append(segment_of(self._written[bucket], how.encoding, origin, {}))
         return Body(
-            adds=seal_metadata(log.fs, placed(adds, head.version + 1, log.clock.now_ms())),
+            adds=seal_metadata(log.fs, place_adds(adds, head.version + 1, log.clock.now_ms())),
             metrics={"durability": durability_of(how.storage.durability, log.fs.capabilities)},
         )
 
@@ -133,7 +133,7 @@ def keep_purges(log: CommitLog, author: MaintenanceAuthor, lost: Sequence[Add]) 
             purges.append((run.add.directory_key, run.metadata.purges))
     if not runs:
         return []
-    written = _written(log, author, how, purges)
+    written = _write_purges(log, author, how, purges)
     origin = Origin(author.operation_id, 0, 0)
     adds = []
     for segment, run in zip(written, runs, strict=True):
@@ -142,7 +142,7 @@ def keep_purges(log: CommitLog, author: MaintenanceAuthor, lost: Sequence[Add]) 
     return [*zip(adds_of(runs), seal_metadata(log.fs, adds), strict=True)]
 
 
-def _written(
+def _write_purges(
     log: CommitLog, author: MaintenanceAuthor, how: HowWritten, purges: Sequence[tuple[str, Sequence[KeyRange]]]
 ) -> list[StagedSegment]:
     """Write a run without rows for each bucket and its purges."""

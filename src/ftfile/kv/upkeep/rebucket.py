@@ -191,7 +191,7 @@ class _NewBuckets:
 
         def write_held() -> None:
             for bucket, tables in sorted(held.items()):
-                rows = FoldedRows(_alike(tables, definition), (), len(definition.keys), outputs.piece_bytes)
+                rows = FoldedRows(_align_tables(tables, definition), (), len(definition.keys), outputs.piece_bytes)
                 while rows.has_more():
                     new_runs.append(outputs.write(bucket, rows, origin))
             held.clear()
@@ -218,13 +218,13 @@ def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: i
     buckets = runs_by_bucket(sorted(runs, key=attrgetter("metadata.at")))
     inputs.open(runs)
     keys = how.definition.keys
-    schema = how.definition.aligned(how.definition.schema.empty_table()).schema
+    schema = how.definition.align(how.definition.schema.empty_table()).schema
     window_bytes = _WINDOW_BYTES // max(len(buckets), 1)
 
     def batches(bucket_runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
         terms = terms_of(bucket_runs, bucket_runs, how.plan, now_ms)
-        for rows in inputs.folded(bucket_runs, terms, window_bytes):
-            yield from how.definition.aligned(rows).to_batches()
+        for rows in inputs.fold(bucket_runs, terms, window_bytes):
+            yield from how.definition.align(rows).to_batches()
 
     sources = []
     for bucket_runs in buckets.values():
@@ -234,7 +234,7 @@ def _sorted_rows(runs: Sequence[Run], how: HowWritten, inputs: Inputs, now_ms: i
         yield tables[0] if len(tables) == 1 else sorted_by(pa.concat_tables(tables), keys)
 
 
-def _alike(tables: Sequence[pa.Table], definition: StoreDefinition) -> Iterator[pa.Table]:
+def _align_tables(tables: Sequence[pa.Table], definition: StoreDefinition) -> Iterator[pa.Table]:
     """Return tables with the operation and delete time columns that at least one of them needs."""
     names = definition.names_with(reduce(operator.or_, map(ops_in, tables)))
     return (table.select(names) for table in tables)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from isal import isal_zlib
 
-from ftfile.log.format.record import FILE_BYTES_MAX, compact_json, decode_json, within_limits
+from ftfile.log.format.record import FILE_BYTES_MAX, check_limits, compact_json, decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -20,7 +20,7 @@ COMPRESSION_LEVEL = 1
 
 def pack_json(value: object) -> bytes:
     """Return the value as compressed JSON; ConfigError for a value that readers would refuse."""
-    return isal_zlib.compress(within_limits(compact_json(value)), COMPRESSION_LEVEL)
+    return isal_zlib.compress(check_limits(compact_json(value)), COMPRESSION_LEVEL)
 
 
 def unpack_json(content: bytes, kind: type[_Value]) -> _Value:

@@ -34,12 +34,12 @@ from ftfile.log.format.record import (
     FILE_BYTES_MAX,
     check_definitions,
     check_format,
+    check_limits,
     compact_json,
     decode_json,
     from_checked_text,
     part_of,
     to_checked_text,
-    within_limits,
 )
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Document:
             for name, (offset, stream) in wanted.items():
                 at = offset - start
                 packed = file.read_at(offset, stream.length) if content is None else content[at : at + stream.length]
-                columns[name] = unpack_bounds(_checked(packed, stream, "statistics", self.path), self.count)
+                columns[name] = unpack_bounds(_check_content(packed, stream, "statistics", self.path), self.count)
         return columns
 
     def _list(self, name: str, kind: type[list[_Item]]) -> list[_Item]:
@@ -334,10 +334,12 @@ def encode_compacted(content: CompactedLog) -> bytes:
     assert content.ended is not None, "a compacted log without its ended adds is not complete"
     removes = pack_json(_Removes(list(content.removes), list(content.removes.values())))
     contents = CompactedLogContents(
-        _stream(removes), live=tuple(map(_placed, content.kept)), ended=tuple(map(_placed, content.ended))
+        _stream(removes),
+        live=tuple(map(_place_document, content.kept)),
+        ended=tuple(map(_place_document, content.ended)),
     )
     header = msgspec.to_builtins(part_of(content, CompactedLogHeader)) | msgspec.to_builtins(contents)
-    streams = [to_checked_text([within_limits(compact_json(header))])]
+    streams = [to_checked_text([check_limits(compact_json(header))])]
     for document in content.kept:
         streams += document.columns.values()
     streams.append(removes)
@@ -403,7 +405,7 @@ class _Streams:
 
     def take(self, stream: Stream, what: str) -> bytes:
         content, self._left = bytes(self._left[: stream.length]), self._left[stream.length :]
-        return _checked(content, stream, what, self._path)
+        return _check_content(content, stream, what, self._path)
 
     def document(self, placed: Placed) -> Document:
         columns = {name: self.take(stream, "columns") for name, stream in placed.columns.items()}
@@ -418,7 +420,7 @@ def _stream(content: bytes) -> Stream:
     return Stream(len(content), checksum(content))
 
 
-def _checked(content: bytes, stream: Stream, what: str, path: str) -> bytes:
+def _check_content(content: bytes, stream: Stream, what: str, path: str) -> bytes:
     actual = _stream(content)
     if actual != stream:
         expected, found = (f"{size_bytes} bytes of {what} with {value}" for size_bytes, value in (stream, actual))
@@ -441,7 +443,7 @@ def _read_header(file: InputFile, path: str) -> tuple[bytes, int]:
         length *= 8
 
 
-def _placed(document: Document) -> Placed:
+def _place_document(document: Document) -> Placed:
     columns = {name: _stream(content) for name, content in document.columns.items()}
     statistics = {name: _stream(content) for name, content in _statistics(document).items()}
     return Placed(document.count, columns, statistics)

@@ -91,7 +91,7 @@ def pack_statistics(statistics: StatisticsColumns) -> dict[str, bytes]:
     streams: dict[str, bytes] = {}
     for name, column in statistics.columns().items():
         if any(values.count(None) < len(values) for values in column):
-            streams[name] = pack_json(list(map(_coded, column)))
+            streams[name] = pack_json(list(map(_code_values, column)))
     return streams
 
 
@@ -102,7 +102,7 @@ def unpack_statistics(streams: Mapping[str, bytes], count: int) -> StatisticsCol
     return statistics
 
 
-def within_limit(statistics: Iterable[dict[str, bytes]]) -> list[dict[str, bytes]]:
+def keep_within_limit(statistics: Iterable[dict[str, bytes]]) -> list[dict[str, bytes]]:
     """Return the statistics of documents, without the last columns of the first documents if there are too many bytes.
 
     Older documents are first.
@@ -122,7 +122,7 @@ def within_limit(statistics: Iterable[dict[str, bytes]]) -> list[dict[str, bytes
     return kept
 
 
-def _coded(values: list[Any]) -> list[Any]:
+def _code_values(values: list[Any]) -> list[Any]:
     """Return the low bounds, the high bounds or the counts of a column."""
     kinds = {*map(type, values)}
     plain = values
@@ -137,11 +137,11 @@ def _coded(values: list[Any]) -> list[Any]:
 
 def unpack_bounds(stream: bytes, count: int) -> BoundsColumn:
     """Return the bounds of a column, given its stream of `pack_statistics`."""
-    low, high, nulls = (_decoded(coded, count) for coded in unpack_json(stream, list[Any]))
+    low, high, nulls = (_decode_values(coded, count) for coded in unpack_json(stream, list[Any]))
     return BoundsColumn(low, high, nulls)
 
 
-def _decoded(coded: object, count: int) -> list[Any]:
+def _decode_values(coded: object, count: int) -> list[Any]:
     kind, values, *indexes = convert(coded, list[Any], "statistics")
     if kind == "constant":
         return [values] * count

@@ -156,12 +156,12 @@ def _line(attributes: Sequence[str], **tag: Any) -> type[Struct]:  # noqa: ANN40
 def compact_json(value: object) -> bytes:
     """Return the value as one line of JSON in UTF-8."""
     try:
-        return msgspec.json.encode(value, enc_hook=_plain)
+        return msgspec.json.encode(value, enc_hook=_to_plain)
     except UnicodeEncodeError:  # a file name that is not UTF-8, for which `os.fsdecode` uses unpaired surrogates
-        return _ASCII.encode(msgspec.to_builtins(value, enc_hook=_plain)).encode()
+        return _ASCII.encode(msgspec.to_builtins(value, enc_hook=_to_plain)).encode()
 
 
-def _plain(value: object) -> object:
+def _to_plain(value: object) -> object:
     """Return a text or number of another class, such as NumPy's, as a plain one: code of users can return it."""
     for kind in (str, int, float):
         if isinstance(value, kind):
@@ -213,13 +213,13 @@ def encode_record(record: Record) -> EncodedRecord:
     """Return the bytes of a record; changes of `COMPANION_FROM_BYTES` or more go to the companion."""
     _check_transaction(record)
     header = part_of(record, HEADER)
-    changes = within_limits(compact_json(part_of(record, CHANGES)))
+    changes = check_limits(compact_json(part_of(record, CHANGES)))
     if len(changes) < COMPANION_FROM_BYTES:
-        return EncodedRecord(to_checked_text([within_limits(compact_json(header)), changes]), None)
+        return EncodedRecord(to_checked_text([check_limits(compact_json(header)), changes]), None)
     content = changes + b"\n"
     companion = Companion(layout.companion_path(record.version, record.nonce), len(content), checksum(content))
-    text = msgspec.to_builtins(header, enc_hook=_plain) | {"companion": companion}
-    return EncodedRecord(to_checked_text([within_limits(compact_json(text))]), content)
+    text = msgspec.to_builtins(header, enc_hook=_to_plain) | {"companion": companion}
+    return EncodedRecord(to_checked_text([check_limits(compact_json(text))]), content)
 
 
 def _check_transaction(record: Record) -> None:
@@ -245,7 +245,7 @@ def decode_record(content: bytes, path: str, read_companion: Callable[[str], byt
         if companion is None:
             changes = lines[1]
         else:
-            changes = _checked(companion, read_companion(companion.path))
+            changes = _check_content(companion, read_companion(companion.path))
         record = Record(**header, **msgspec.structs.asdict(decode_json(changes, CHANGES)))
         if unnamed := [add.id for add in record.adds if add.final_path is None and add.kind == "part"]:
             raise ValueError(f"finalPath is missing for a part, {unnamed[0]!r:.80}")
@@ -298,7 +298,7 @@ def check_json(content: bytes) -> None:
         raise ValueError(f"JSON with more than {DEPTH_MAX} nested levels")
 
 
-def within_limits(content: bytes) -> bytes:
+def check_limits(content: bytes) -> bytes:
     """Return one line of JSON; ConfigError for a value that readers would refuse."""
     try:
         check_json(content)
@@ -322,7 +322,7 @@ def _is_deep(content: bytes) -> bool:
     return bool(brackets)
 
 
-def _checked(companion: Companion, content: bytes) -> bytes:
+def _check_content(companion: Companion, content: bytes) -> bytes:
     expected = f"{companion.length_bytes} bytes with {companion.checksum}"
     actual = f"{len(content)} bytes with {checksum(content)}"
     if actual != expected:

@@ -36,7 +36,7 @@ class Interval(NamedTuple):
         return self.first <= other.first and other.last <= self.last
 
 
-def largest(first: int) -> int:
+def largest_interval_of(first: int) -> int:
     """Return the maximum size of a block that begins at a version, a power of two."""
     share = max(first // SHARE_BEFORE, 1)
     return max(BLOCK_VERSIONS, 1 << (share.bit_length() - 1))
@@ -48,8 +48,8 @@ def may_stand(first: int, last: int) -> bool:
     if size < 1:
         return False
     if first == 0:
-        return _is_power(size) or size % largest(size) == 0
-    return _is_power(size) and first % size == 0 and size <= largest(first)
+        return _is_power(size) or size % largest_interval_of(size) == 0
+    return _is_power(size) and first % size == 0 and size <= largest_interval_of(first)
 
 
 def _is_power(number: int) -> bool:
@@ -66,9 +66,9 @@ def blocks(first: int, end: int) -> Iterator[Interval]:
         first += size
 
 
-def fewest(end: int) -> list[Interval]:
+def fewest_intervals_of(end: int) -> list[Interval]:
     """Return the fewest intervals for all versions before `end`, at most 1 + 2 log2(end): a prefix, and blocks."""
-    prefix_end = end - end % largest(end)
+    prefix_end = end - end % largest_interval_of(end)
     if prefix_end == 0:
         return [*blocks(0, end)]
     return [Interval(0, prefix_end - 1), *blocks(prefix_end, end)]

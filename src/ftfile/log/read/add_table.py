@@ -14,7 +14,7 @@ from ftfile.core.bounds import BoundsColumn, bounds_column
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.format.compacted import FIELDS, AddColumns, CompactedLog, Document, SchemaChange
-from ftfile.log.format.file_statistics import StatisticsColumns, within_limit
+from ftfile.log.format.file_statistics import StatisticsColumns, keep_within_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,7 +38,7 @@ class AddBlock:
     ids: Sequence[str]  # of all adds of the document
     chosen: Sequence[bool] | None = None  # a flag for each id; None for all
 
-    def without(self, removed: AbstractSet[str]) -> int:
+    def drop_removed(self, removed: AbstractSet[str]) -> int:
         """Remove adds and return their number."""
         if removed.isdisjoint(self.ids):
             return 0
@@ -109,7 +109,7 @@ class AddBlock:
             _log.info("statistics were not read, so conditions and readers of exports read more files: %s", error)
             return {}
 
-    def narrowed(self, mask: Sequence[bool]) -> AddBlock:
+    def narrow(self, mask: Sequence[bool]) -> AddBlock:
         """Return the adds for which a mask over the adds is True."""
         if self.chosen is None:
             return replace(self, chosen=mask)
@@ -195,16 +195,16 @@ class AddTable(Mapping[str, "Add"]):
             yield block.with_statistics(fs)
         yield self._others.values()
 
-    def narrowed(self, masks: Iterable[Sequence[bool]]) -> AddTable:
+    def narrow(self, masks: Iterable[Sequence[bool]]) -> AddTable:
         """Return the adds for which a mask is True, given a mask for each block in the order of `columns`."""
         *block_masks, mask = masks
         blocks: list[AddBlock] = []
         for block, block_mask in zip(self._blocks, block_masks, strict=True):
             if any(block_mask):
-                blocks.append(block.narrowed(block_mask))
+                blocks.append(block.narrow(block_mask))
         return AddTable(blocks, dict(itertools.compress(self._others.items(), mask)))
 
-    def possible(
+    def select_possible(
         self,
         fs: FileSystem,
         names: Sequence[str],
@@ -217,7 +217,7 @@ class AddTable(Mapping[str, "Add"]):
         masks: list[Sequence[bool]] = []
         for bounds, (rows,) in zip(self.bounds(fs, names), self.columns(["rows"]), strict=True):
             masks.append(may_match(bounds, rows))
-        return self.narrowed(masks)
+        return self.narrow(masks)
 
     def newest_first(self) -> Iterator[Add]:
         """Yield the adds in reverse order; few more are decoded than consumed."""
@@ -283,7 +283,7 @@ class _Packer:
 
     def documents(self) -> tuple[Document, ...]:
         self._flush()
-        statistics = within_limit(document.statistics or {} for document in self._documents)
+        statistics = keep_within_limit(document.statistics or {} for document in self._documents)
         pairs = zip(self._documents, statistics, strict=True)
         return tuple(replace(document, statistics=streams) for document, streams in pairs)
 
@@ -359,7 +359,7 @@ def merge_compacted(contents: Sequence[CompactedLog], log_start: int) -> Compact
         live_packer.add(columns, [add_id not in removed for add_id in ids])
         columns.removed = [removes.pop(add_id, 0) for add_id in ids]
         ended.add(columns, [version > log_start for version in columns.removed])
-    for columns in itertools.chain.from_iterable(map(_ended, contents)):
+    for columns in itertools.chain.from_iterable(map(_list_ended, contents)):
         ended.add(columns, [version > log_start for version in columns.removed])
     if contents[0].first == 0 and removes:
         raise CorruptData(
@@ -383,6 +383,6 @@ def _changes(schemas: Iterable[SchemaChange]) -> tuple[SchemaChange, ...]:
     return tuple(next(same) for _, same in itertools.groupby(schemas, key=operator.attrgetter("key")))
 
 
-def _ended(content: CompactedLog) -> Iterable[AddColumns]:
+def _list_ended(content: CompactedLog) -> Iterable[AddColumns]:
     assert content.ended is not None, "the ended adds were not read"
     return map(Document.all_columns, content.ended)

@@ -81,14 +81,14 @@ def write_compacted(fs: FileSystem, ids: IdSource, content: CompactedLog) -> Com
     return name
 
 
-def contained(names: Iterable[CompactedName], log_files: Sequence[CompactedName]) -> list[CompactedName]:
+def find_contained(names: Iterable[CompactedName], log_files: Sequence[CompactedName]) -> list[CompactedName]:
     """Return the compacted logs within one that is known to be of this log; one of two for the same versions."""
     return [name for name in names if any(_replaces(one, name) for one in log_files)]
 
 
 def drop_contained(fs: FileSystem, names: Iterable[CompactedName], log_files: Sequence[CompactedName]) -> None:
     """Delete the compacted logs within one that is known to be of this log."""
-    for name in contained(names, log_files):
+    for name in find_contained(names, log_files):
         delete_file(fs, layout.compacted_path(name))
 
 
@@ -124,13 +124,13 @@ class CompactedFiles:
         """Return the fewest compacted logs of this log for all versions after `end`, in order."""
         while True:
             chosen = cover(self.names, end=end)
-            foreign = self._first_foreign(chosen)
+            foreign = self._find_first_foreign(chosen)
             if foreign is None:
                 self._log.known_compacted |= set(chosen)
                 return chosen
             self.names.discard(foreign)
 
-    def foreign(self, contents: Sequence[CompactedLog], chosen: Sequence[CompactedName]) -> CompactedName | None:
+    def find_foreign(self, contents: Sequence[CompactedLog], chosen: Sequence[CompactedName]) -> CompactedName | None:
         """Drop a compacted log of a cover that is not of this log from `names`, and return it; None without one."""
         following: CompactedLog | None = None
         for content, name in zip(reversed(contents), reversed(chosen), strict=True):
@@ -148,7 +148,7 @@ class CompactedFiles:
             self._head = self._log.refresh()
         return content.log_start > self._head.log_start
 
-    def _first_foreign(self, chosen: Sequence[CompactedName]) -> CompactedName | None:
+    def _find_first_foreign(self, chosen: Sequence[CompactedName]) -> CompactedName | None:
         contents = []
         if self._log.known_compacted >= set(chosen):
             return None
@@ -157,7 +157,7 @@ class CompactedFiles:
             if content is None:
                 return name
             contents.append(content)
-        return self.foreign(contents, chosen)
+        return self.find_foreign(contents, chosen)
 
     def _summary(self, name: CompactedName) -> CompactedLog | None:
         try:

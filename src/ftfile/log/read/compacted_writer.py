@@ -11,7 +11,7 @@ from msgspec import structs
 from ftfile.core.errors import ConfigError, CorruptData, NotFound
 from ftfile.core.logs import get_logger
 from ftfile.log.format import layout
-from ftfile.log.format.version_blocks import Interval, blocks, fewest, halves
+from ftfile.log.format.version_blocks import Interval, blocks, fewest_intervals_of, halves
 from ftfile.log.places import delete_file
 from ftfile.log.read.add_table import compact_records, merge_compacted
 from ftfile.log.read.compacted_records import (
@@ -73,7 +73,7 @@ def write_fewest_compacted(log: CommitLog, head: LogState) -> None:
     """
     writer = _CompactedLogWriter(log, head, WorkLimits())
     writer.read_all()
-    writer.write(fewest(head.version + 1))
+    writer.write(fewest_intervals_of(head.version + 1))
     writer.drop_replaced()
 
 
@@ -117,7 +117,7 @@ class _CompactedLogWriter:
         inside = [name for name in self._chosen if interval.holds(Interval(name.first, name.last))]
         first_record = max(covered_to + 1, interval.first)
         merged_bytes = sum(self._sizes[name] for name in inside)
-        read_again = self._forgotten(first_record, interval.last)
+        read_again = self._count_forgotten(first_record, interval.last)
         if merged_bytes > self._limits.merged_bytes or read_again > self._limits.records:
             self._complete_halves(interval)
             return
@@ -162,7 +162,7 @@ class _CompactedLogWriter:
             for half in halves(interval):
                 self._complete(half)
 
-    def _forgotten(self, first: int, last: int) -> int:
+    def _count_forgotten(self, first: int, last: int) -> int:
         """Return the number of records that this process does not hold, and has to read again."""
         recent = self._log.recent.records
         return sum(1 for version in range(first, last + 1) if version not in recent)

@@ -119,7 +119,7 @@ def _task(path: str) -> layout.DeadLetterTask:
 def _letters_of(fs: FileSystem, path: str, places: Sequence[str]) -> Iterator[DeadLetter]:
     """Yield the dead letters of a file; none if it was deleted."""
     names, keys = layout.dead_letter_filters(path), keys_of(fs)
-    stored = _stored(fs, places)
+    stored = _read_stored(fs, places)
     start = next(stored, b"")
     if not start:
         return
@@ -133,7 +133,7 @@ def _letters_of(fs: FileSystem, path: str, places: Sequence[str]) -> Iterator[De
         yield letter
 
 
-def _stored(fs: FileSystem, places: Sequence[str]) -> Iterator[bytes]:
+def _read_stored(fs: FileSystem, places: Sequence[str]) -> Iterator[bytes]:
     """Yield the content of a file that can move from one place to the next during the read."""
     position = 0
     for place in places:

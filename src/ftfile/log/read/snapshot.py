@@ -89,7 +89,7 @@ def live_columns(snapshot: Snapshot, names: Sequence[str]) -> Iterator[list[list
 
 
 def live_table(snapshot: Snapshot) -> AddTable:
-    """Return the live adds as a table, for `AddTable.bounds` and `AddTable.possible`."""
+    """Return the live adds as a table, for `AddTable.bounds` and `AddTable.select_possible`."""
     if isinstance(snapshot.adds, AddTable):
         return snapshot.adds
     return AddTable((), dict(snapshot.adds))
@@ -264,7 +264,7 @@ def _added_in_compacted(fs: FileSystem, version: int) -> list[Add]:
             if any(chosen):
                 blocks.append(AddBlock(document, versions.ids, chosen))
     for block in blocks:
-        block.without(removed)
+        block.drop_removed(removed)
     adds: dict[str, Add] = {}
     for block in blocks:
         for add in block.adds():
@@ -303,7 +303,7 @@ class _Builder:
 
     def apply_removes(self) -> None:
         """Apply the removes of records to the adds of compacted logs; CorruptData if such an add is missing."""
-        removed_count = sum(block.without(self._removed) for block in self._blocks)
+        removed_count = sum(block.drop_removed(self._removed) for block in self._blocks)
         if removed_count != len(self._removed):
             actual = f"{len(self._removed) - removed_count} removes of other adds"
             raise CorruptData(layout.COMPACTED, "removes of live adds", actual, _ADVICE)
@@ -325,7 +325,7 @@ class _Builder:
             try:
                 # The adds that a compacted log removed itself are only read if they can be requested.
                 ended = is_verified or name.last > self._since
-                return self._checked(read_compacted(fs, name, ended=ended, statistics=is_verified))
+                return self._check_content(read_compacted(fs, name, ended=ended, statistics=is_verified))
             except (NotFound, CorruptData) as error:
                 _log.warning("a compacted log is ignored: %s", error)
                 return None
@@ -338,10 +338,10 @@ class _Builder:
                     log_files.names.discard(name)
                 else:
                     contents.append(content)
-            if len(contents) == len(chosen) and log_files.foreign(contents, chosen) is None:
+            if len(contents) == len(chosen) and log_files.find_foreign(contents, chosen) is None:
                 return contents
 
-    def _checked(self, content: CompactedLog) -> CompactedLog:
+    def _check_content(self, content: CompactedLog) -> CompactedLog:
         if content.log_start > self._since:
             raise CorruptData(
                 layout.COMPACTED,

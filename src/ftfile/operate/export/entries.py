@@ -38,10 +38,10 @@ def entry_of(statistics: Mapping[str, Sequence[Any]], key: str, kind: pa.DataTyp
     low, high, nulls = entry
     if type(nulls) is not int:
         nulls = None
-    return ColumnEntry(_checked(low, kind), _checked(high, kind), nulls)
+    return ColumnEntry(_check_bound(low, kind), _check_bound(high, kind), nulls)
 
 
-def _checked(bound: object, kind: pa.DataType) -> object:
+def _check_bound(bound: object, kind: pa.DataType) -> object:
     if type(bound) not in (python_types(kind) or ()):
         return None
     if isinstance(bound, float) and not math.isfinite(bound):

@@ -82,7 +82,7 @@ def export(  # noqa: PLR0913 - all by name
         check_is_files(log.refresh(), os.fspath(path))
         for _ in range(TRIES):
             if dry_run:
-                head = _newest(log)
+                head = _read_newest(log)
             else:
                 head = catch_up(log, author)[0]
             opened = _open(to, log, head, f"{normalise(os.fspath(path)).rstrip('/')}/")
@@ -111,7 +111,7 @@ def export(  # noqa: PLR0913 - all by name
     )
 
 
-def _newest(log: CommitLog) -> LogState:
+def _read_newest(log: CommitLog) -> LogState:
     """Return the newest version, without publishing anything."""
     head = log.refresh()
     skip_published(log, head)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
 from ftfile.core.logs import get_logger
 from ftfile.log.places import delete_file, names_in
-from ftfile.operate.export.iceberg_avro import ANEW, ICEBERG, METADATA, read_avro, read_paths, relative
-from ftfile.operate.export.iceberg_manifests import SnapshotManifests, live, live_entries
+from ftfile.operate.export.iceberg_avro import ANEW, ICEBERG, METADATA, read_avro, read_paths, relative_path_of
+from ftfile.operate.export.iceberg_manifests import SnapshotManifests, count_live, live_entries
 from ftfile.operate.export.iceberg_schemas import FieldIds, promotes
 from ftfile.operate.export.limits import LIMITS
 from ftfile.operate.export.tables import Exported, ExportTable
@@ -96,7 +96,7 @@ class IcebergTable(ExportTable):
         return paths
 
     def refuse(self, whole: TableChange) -> None:  # noqa: D102
-        if retyped := self._retyped(whole):
+        if retyped := self._list_retyped(whole):
             _refuse_retyped(retyped, self.live_paths() & {file.path for file in whole.adds})
 
     def append(self, change: TableChange, done: Callable[[int], object] | None) -> None:  # noqa: D102
@@ -105,26 +105,26 @@ class IcebergTable(ExportTable):
             self._fs.make_directories(METADATA)
             for directory in (ICEBERG, ""):
                 self._fs.sync_directory(directory)
-        if retyped := self._retyped(change):
+        if retyped := self._list_retyped(change):
             _refuse_retyped(retyped, self.live_paths() - {*change.removes})
         metadata = self._with_definitions(change, retyped)
         number, time_ms = exported.commit + 1, max(change.time_ms, metadata["last-updated-ms"])
         snapshot_id = _snapshot_id(exported.version)
         commit = SnapshotManifests(self._fs, self._url, metadata=metadata, snapshot_id=snapshot_id, number=number)
-        before = list(filter(live, self._manifests))
+        before = list(filter(count_live, self._manifests))
         # Readers look up the columns of all partitions in manifests, also of removed partitions.
         is_anew = _has_former_columns(metadata, before) and self.live_paths() <= {*change.removes}
         if is_anew:
             old_manifests = []
         else:
-            old_manifests = commit.without(before, change.removes)
+            old_manifests = commit.drop_removed(before, change.removes)
         commit.add(change.adds, change.columns, done)
-        manifests = [*commit.manifests, *commit.merged(old_manifests)]
+        manifests = [*commit.manifests, *commit.merge(old_manifests)]
         snapshot = {
             "snapshot-id": snapshot_id,
             "sequence-number": number,
             "timestamp-ms": time_ms,
-            "manifest-list": commit.listed(manifests),
+            "manifest-list": commit.write_list(manifests),
             "summary": _summary(change, before, manifests),
             "schema-id": metadata["current-schema-id"],
         }
@@ -221,7 +221,7 @@ class IcebergTable(ExportTable):
             "last-partition-id": last_partition_id,
         }
 
-    def _retyped(self, change: TableChange) -> list[str]:
+    def _list_retyped(self, change: TableChange) -> list[str]:
         """Return current and former partition columns whose new type readers do not accept for older values."""
         if self._metadata is None or not change.is_redefined:
             return []
@@ -245,7 +245,7 @@ class IcebergTable(ExportTable):
         # A later list contains only manifests of this list, and manifests that were written after it.
         named = set()
         for manifest in self._list(oldest):
-            named.add(relative(self._url, manifest["manifest_path"]))
+            named.add(relative_path_of(self._url, manifest["manifest_path"]))
         newest_expired = {"v": number - METADATA_KEPT, "snap-": first - 1, "": first}
         expired: list[str] = []
         for info in self._fs.list(METADATA):
@@ -338,7 +338,7 @@ def _summary(change: TableChange, before: list[Json], manifests: list[Json]) -> 
         "deleted-data-files": len(change.removes),
         "added-records": added,
         "deleted-records": _rows(before) + added - total,
-        "total-data-files": sum(map(live, manifests)),
+        "total-data-files": sum(map(count_live, manifests)),
         "total-records": total,
         "ftfile.version": change.exported.version,
     }

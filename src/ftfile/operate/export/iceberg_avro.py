@@ -186,13 +186,13 @@ def read_avro(fs: FileSystem, url: str, file_url: str, fields: Json | None = Non
 
     If `fields` is given, the records only have the fields of this schema.
     """
-    fastavro, path = import_fastavro("an export to Iceberg"), relative(url, file_url)
+    fastavro, path = import_fastavro("an export to Iceberg"), relative_path_of(url, file_url)
     data = fs.read(path)
     try:
         reader = fastavro.block_reader(io.BytesIO(data))
         schema = json.loads(reader.metadata["avro.schema"])
         # Values as stored in the file, because Python does not support dates after the year 9999.
-        start = header(_plain(schema), "null", _MARKER)
+        start = header(_to_plain(schema), "null", _MARKER)
         records: list[Json] = []
         for part in reader:
             records += fastavro.reader(io.BytesIO(start + block(part.num_records, part.bytes_.read(), _MARKER)), fields)
@@ -205,29 +205,29 @@ def read_avro(fs: FileSystem, url: str, file_url: str, fields: Json | None = Non
     return AvroContent(schema, texts, records)
 
 
-def _plain(schema: Any) -> Any:  # noqa: ANN401 - JSON
+def _to_plain(schema: Any) -> Any:  # noqa: ANN401 - JSON
     if isinstance(schema, list):
-        return list(map(_plain, schema))
+        return list(map(_to_plain, schema))
     if isinstance(schema, dict):
-        plain = {key: _plain(value) for key, value in schema.items()}
+        plain = {key: _to_plain(value) for key, value in schema.items()}
         plain.pop("logicalType", None)
         return plain
     return schema
 
 
-def _escaped(character: re.Match[str]) -> str:
+def _escape_character(character: re.Match[str]) -> str:
     return f"_x{ord(character[0]):X}"
 
 
 def _avro_name(name: str) -> str:
     """Return a name that Avro accepts; readers use the id of a field."""
-    sanitized = _NOT_IN_AVRO_NAMES.sub(_escaped, name)
+    sanitized = _NOT_IN_AVRO_NAMES.sub(_escape_character, name)
     if sanitized[:1].isdigit():
         return f"_{sanitized}"
     return sanitized
 
 
-def relative(url: str, path: str) -> str:
+def relative_path_of(url: str, path: str) -> str:
     """Return the path of a metadata file in its directory, from its URL; raise CorruptData for other URLs."""
     if not path.startswith(f"{url}{METADATA}/"):
         raise CorruptData(path, f"a file below {METADATA!r}", "another path", ANEW)

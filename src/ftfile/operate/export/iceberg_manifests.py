@@ -46,7 +46,7 @@ class SnapshotManifests:
         self.snapshot_id = snapshot_id
         self.manifests: list[Json] = []
 
-    def listed(self, manifests: list[Json]) -> str:
+    def write_list(self, manifests: list[Json]) -> str:
         """Write the list of all manifests of the snapshot; return its URL."""
         head = {
             "snapshot-id": str(self.snapshot_id),
@@ -59,7 +59,7 @@ class SnapshotManifests:
         path, _ = write_avro(self._fs, f"snap-{self._number}", AvroContent(MANIFESTS, head, manifests))
         return f"{self._url}{path}"
 
-    def without(self, manifests: list[Json], removes: Iterable[str]) -> list[Json]:
+    def drop_removed(self, manifests: list[Json], removes: Iterable[str]) -> list[Json]:
         """Return the manifests without removed files; rewrite the manifests that contain some."""
         gone = {f"{self._url}{path}" for path in removes}
         old_manifests: list[Json] = []
@@ -82,12 +82,12 @@ class SnapshotManifests:
             raise CorruptData(METADATA, f"the removed file {min(gone)!r}", "no manifest with it", ANEW)
         return old_manifests
 
-    def merged(self, manifests: list[Json]) -> list[Json]:
+    def merge(self, manifests: list[Json]) -> list[Json]:
         """Return the manifests with many small ones merged, because a reader opens all of them."""
         small: list[Json] = []
         large: list[Json] = []
         for manifest in manifests:
-            if live(manifest) < MANIFEST_FILES // 2:
+            if count_live(manifest) < MANIFEST_FILES // 2:
                 small.append(manifest)
             else:
                 large.append(manifest)
@@ -207,7 +207,7 @@ def live_entries(entries: Iterable[Json]) -> list[Json]:
     return live
 
 
-def live(manifest: Json) -> int:
+def count_live(manifest: Json) -> int:
     """Return the number of live files in a manifest."""
     return int(manifest["added_files_count"] + manifest["existing_files_count"])
 

@@ -68,7 +68,7 @@ class IcebergStatistics:
         greatest: list[Json] = []
         for leaf in self._leaves_in(file):
             entry = entry_of(file.statistics, leaf.key, leaf.kind)
-            low, high = _encoded(entry.low, leaf), _encoded(entry.high, leaf)
+            low, high = _encode_bound(entry.low, leaf), _encode_bound(entry.high, leaf)
             if leaf.iceberg in ("float", "double"):
                 has_both = low is not None and high is not None  # otherwise there may be a NaN
                 if has_both:
@@ -116,7 +116,7 @@ def _field_at(fields: list[Json], path: Path) -> Json:
     raise AssertionError(f"Iceberg's schema lacks the column {path}")
 
 
-def _encoded(bound: Any, leaf: _ManifestField) -> bytes | None:  # noqa: ANN401 - JSON
+def _encode_bound(bound: Any, leaf: _ManifestField) -> bytes | None:  # noqa: ANN401 - JSON
     """Return the bytes of a bound of the log; None if it is unknown or not a value of the type."""
     if bound is None:
         return None
@@ -124,7 +124,7 @@ def _encoded(bound: Any, leaf: _ManifestField) -> bytes | None:  # noqa: ANN401 
         if leaf.iceberg in _NUMBERS:
             return _NUMBERS[leaf.iceberg].pack(bound)
         if pa.types.is_decimal(leaf.kind):
-            return _unscaled(bound, leaf.kind.scale)
+            return _encode_unscaled(bound, leaf.kind.scale)
         if pa.types.is_binary(leaf.kind):
             return base64.b64decode(bound, validate=True)
         data: bytes = bound.encode()
@@ -133,7 +133,7 @@ def _encoded(bound: Any, leaf: _ManifestField) -> bytes | None:  # noqa: ANN401 
     return data
 
 
-def _unscaled(text: str, scale: int) -> bytes:
+def _encode_unscaled(text: str, scale: int) -> bytes:
     """Return the shortest bytes of a decimal without its point; ValueError if it has more digits after the point."""
     whole, _, fraction = text.partition(".")
     if len(fraction) > scale:

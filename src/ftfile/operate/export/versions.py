@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import AlreadyExists, ConfigError, CorruptData
@@ -203,6 +203,14 @@ class Versions:
             )
 
 
+class _DueVersions(NamedTuple):
+    """The versions to export: none if the first one is after the last one."""
+
+    first: int
+    last: int
+    newest: Exported | None  # of the table
+
+
 class Exporter:
     """Exports the versions up to a head to a table, as far as their files are published."""
 
@@ -211,10 +219,10 @@ class Exporter:
 
     def plan(self) -> int:
         """Return how many versions `run` would export at most; ConfigError if it would refuse them or the table."""
-        first, last, newest = self._due()
+        first, last, newest = self._find_due()
         if first > last:
             return 0
-        whole = self._whole(last, 0, "")
+        whole = self._export_whole(last, 0, "")
         if newest is not None:
             self._table.refuse(whole)
         if newest is None or first < self._versions.head.log_start:
@@ -223,7 +231,7 @@ class Exporter:
 
     def run(self, progress: OnProgress | None = None) -> int:
         """Return the number of exported versions; AlreadyExists if another process exports."""
-        first, last, newest = self._due()
+        first, last, newest = self._find_due()
         if newest is not None and newest.version >= self._versions.head.log_start:
             self._follow_up(newest)  # an earlier export may have crashed before this step
         if first > last:
@@ -232,7 +240,7 @@ class Exporter:
         # Each file counts twice: when it is described, and when it is written.
         files = Tracker("export", clock, progress, 0, unit="steps")
         if newest is None:
-            whole = self._whole(last, 0, self._context.ids.unique(), files)
+            whole = self._export_whole(last, 0, self._context.ids.unique(), files)
             self._append(whole, files)
             self._versions.warn(whole.exported.schema)
             return 1
@@ -257,7 +265,7 @@ class Exporter:
                 return version + 1 - first
         return last + 1 - first
 
-    def _due(self) -> tuple[int, int, Exported | None]:
+    def _find_due(self) -> _DueVersions:
         """Return the first and the last version to export, and the newest version of the table.
 
         If nothing is due, the first version is after the last one.
@@ -271,11 +279,11 @@ class Exporter:
             first = last + 1  # no published version is kept: a later one will be published
         elif newest is None and not self._versions.has_columns(last):
             first = last + 1  # a table needs columns
-        return first, last, newest
+        return _DueVersions(first, last, newest)
 
     def _append_difference(self, newest: Exported, version: int, files: Tracker) -> Exported:
         """Append one commit that changes the files of the table to the files of a version."""
-        whole, before = self._whole(version, newest.commit + 1, newest.table, files), self._table.live_paths()
+        whole, before = self._export_whole(version, newest.commit + 1, newest.table, files), self._table.live_paths()
         paths = set(map(attrgetter("path"), whole.adds))
         whole.removes.extend(sorted(before - paths))
         is_described_anew = whole.exported.statistics != newest.statistics
@@ -359,11 +367,11 @@ class Exporter:
 
     def _follow_up(self, exported: Exported) -> None:
         whole = partial(
-            self._whole, exported.version, exported.commit, table=exported.table, recorded=exported.statistics
+            self._export_whole, exported.version, exported.commit, table=exported.table, recorded=exported.statistics
         )
         self._table.follow_up(exported, whole)
 
-    def _whole(
+    def _export_whole(
         self,
         version: int,
         commit: int,

@@ -46,7 +46,7 @@ def intervals_of(column: BoundsColumn, rows: Sequence[int], kind: pa.DataType) -
     if pa.types.is_floating(low.type):
         low, high = pc.add(low, 0.0), pc.add(high, 0.0)  # Arrow's rank distinguishes zeros
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        low = pa.array(map(_rounded_up, low.to_pylist()), kind)
+        low = pa.array(map(_round_up, low.to_pylist()), kind)
     places = pc.rank(pa.concat_arrays([low, high]), sort_keys="ascending", tiebreaker="dense").to_numpy()
     before_all, after_all = 0, len(places) + 1  # ranks begin with 1
     low_places = np.where(low.is_valid(), places[: len(low)], before_all).astype(np.int64)
@@ -59,7 +59,7 @@ def intervals_of(column: BoundsColumn, rows: Sequence[int], kind: pa.DataType) -
     return Intervals(np.minimum(low_places, high_places), high_places, constant)
 
 
-def _rounded_up(value: str | bytes | None) -> str | bytes | None:
+def _round_up(value: str | bytes | None) -> str | bytes | None:
     """Return the greatest bound of the values whose least bound is `value`."""
     if isinstance(value, str) and len(value) >= PREFIX_CHARACTERS:
         return end_of_prefix(value)
@@ -68,7 +68,7 @@ def _rounded_up(value: str | bytes | None) -> str | bytes | None:
     return value
 
 
-def overlapping(files: Iterable[int], intervals: Sequence[Intervals]) -> Iterator[list[int]]:
+def find_overlapping(files: Iterable[int], intervals: Sequence[Intervals]) -> Iterator[list[int]]:
     """Yield files in the order of their bounds: lists of files that overlap, and lists of one file.
 
     If the first column is constant and equal in several files, the next column decides. Files that only share a bound
@@ -99,6 +99,6 @@ def overlapping(files: Iterable[int], intervals: Sequence[Intervals]) -> Iterato
     for _, group in itertools.groupby(clusters, key=value_of):
         similar = list(group)
         if len(similar) > 1 and len(intervals) > 1:
-            yield from overlapping(itertools.chain.from_iterable(similar), intervals[1:])
+            yield from find_overlapping(itertools.chain.from_iterable(similar), intervals[1:])
         else:
             yield from similar

@@ -44,15 +44,15 @@ class RowOrder:
 
     def sort(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows in this order."""
-        return rows.take(_ascending(self.keys(rows)))
+        return rows.take(_rank_ascending(self.keys(rows)))
 
 
-def _ascending(keys: pa.Table) -> pa.Array:
+def _rank_ascending(keys: pa.Table) -> pa.Array:
     """Return the numbers of rows in ascending order of their keys. Arrow's sort is stable."""
     return pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
 
 
-def _repeated(keys: pa.Table) -> list[bool]:
+def _find_repeated(keys: pa.Table) -> list[bool]:
     """Return True for each row that is equal to the row before it."""
     if not keys.num_rows:
         return []
@@ -78,12 +78,12 @@ class Ranges:
     def __init__(self, order: RowOrder, sample: pa.RecordBatch, count: int) -> None:
         self._order = order
         keys = order.keys(sample)
-        ascending = _ascending(keys).to_numpy()
+        ascending = _rank_ascending(keys).to_numpy()
         quantiles = keys.take(ascending[np.arange(1, count) * len(ascending) // count])
         self._constant: set[int] = set()
         starts: list[int] = []
         ends: list[int] = []
-        for number, is_repeated in enumerate(_repeated(quantiles)):
+        for number, is_repeated in enumerate(_find_repeated(quantiles)):
             if not is_repeated:
                 ends.append(number)
             elif not starts or starts[-1] != ends[-1]:
@@ -104,7 +104,7 @@ class Ranges:
         # `_ends`.
         first = self._starts.num_rows
         keys = pa.concat_tables([self._starts, self._order.keys(rows), self._ends])
-        numbers = _ascending(keys).to_numpy().astype(np.int64) - first
+        numbers = _rank_ascending(keys).to_numpy().astype(np.int64) - first
         is_row = (numbers >= 0) & (numbers < rows.num_rows)
         in_order = rows.take(pa.array(numbers[is_row]))
         boundaries = np.flatnonzero(~is_row)

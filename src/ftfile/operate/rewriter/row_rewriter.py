@@ -115,9 +115,9 @@ class RowRewriter(Work[RewritePiece, Outcome]):
             if total_rows(adds) != piece.row_count - rows_removed:
                 expected = f"{piece.row_count - rows_removed} rows, without the removed rows"
                 raise CorruptData(adds[0].path, expected, f"{total_rows(adds)} rows", advice)
-        return self._named(fs, piece, adds, extension_of(encoding))
+        return self._name_adds(fs, piece, adds, extension_of(encoding))
 
-    def _named(self, fs: FileSystem, piece: RewritePiece, adds: Sequence[Add], extension: str) -> tuple[Add, ...]:
+    def _name_adds(self, fs: FileSystem, piece: RewritePiece, adds: Sequence[Add], extension: str) -> tuple[Add, ...]:
         """Return new files with final paths, which follow the names of the inputs."""
         inputs = sorted(piece.inputs, key=_name_of) if len(adds) > 1 else piece.inputs
         named = []

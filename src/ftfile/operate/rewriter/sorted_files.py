@@ -13,7 +13,7 @@ from ftfile.core.remedies import Advice, Argument
 from ftfile.formats.partition_paths import columns_in_path
 from ftfile.log.format.model import Add
 from ftfile.log.read.snapshot import live_table
-from ftfile.operate.rewriter.overlaps import Intervals, intervals_of, overlapping
+from ftfile.operate.rewriter.overlaps import Intervals, find_overlapping, intervals_of
 from ftfile.operate.rewriter.row_order import RowOrder
 from ftfile.rows.spark_types import recorded_schema
 from ftfile.rows.statistics.columns import is_bounded, key_of
@@ -47,7 +47,7 @@ def order_of(sort_by: str | Sequence[str], target_bytes: int) -> RowOrder:
     return RowOrder(tuple(names), target_bytes)
 
 
-def resolved(order: RowOrder, snapshot: Snapshot) -> RowOrder:
+def resolve_order(order: RowOrder, snapshot: Snapshot) -> RowOrder:
     """Return an order with the column names of the directory.
 
     Raises:
@@ -114,7 +114,7 @@ class SortedFiles:
             for number, add in enumerate(parts):
                 by_directory[add.directory_key].append(number)
             for numbers in by_directory.values():
-                clusters = [[parts[number] for number in cluster] for cluster in overlapping(numbers, intervals)]
+                clusters = [[parts[number] for number in cluster] for cluster in find_overlapping(numbers, intervals)]
                 groups += self._pieces(clusters)
         return groups
 

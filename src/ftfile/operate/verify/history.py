@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, starmap
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import CorruptData, NotFound
 from ftfile.core.remedies import Advice, Remedy
@@ -75,7 +75,7 @@ def add_hash(add: Add) -> int:
     return hash((_FIELDS(add), stats)) & WHOLE
 
 
-def _with(add_sum: int, added: int, removed: int | None = None) -> int:
+def _sum_with(add_sum: int, added: int, removed: int | None = None) -> int:
     return hash((add_sum, added, removed)) & WHOLE
 
 
@@ -93,9 +93,9 @@ class _CompactedSums:
         if added < self.name.first:
             self.removes += hash((add_id, version)) & WHOLE
             return
-        self.kept -= _with(add_sum, added)
+        self.kept -= _sum_with(add_sum, added)
         if version > self.log_start:
-            self.ended += _with(add_sum, added, version)
+            self.ended += _sum_with(add_sum, added, version)
 
 
 class History:
@@ -130,7 +130,9 @@ class History:
         self._report_strange_names()
         self._waiting = list(self._comparable_sums())
         missing: list[int] = []
-        for version, record, after, behind in _with_next(self._scan.records(self._start, self._scan.state.version)):
+        for version, record, after, behind in _pair_with_next(
+            self._scan.records(self._start, self._scan.state.version)
+        ):
             if record is None:
                 missing.append(version)
                 self._skip(version)
@@ -289,7 +291,7 @@ class History:
             hashed = add_hash(add)
             live[add.id] = record.version << 64 | hashed
             for sums in self._active:
-                sums.kept += _with(hashed, record.version)
+                sums.kept += _sum_with(hashed, record.version)
 
     def _compare_compacted(self, sums: _CompactedSums) -> None:
         try:
@@ -353,24 +355,41 @@ class History:
         self.findings.append(find("missing-record", path, expected, actual, actions=[action], remedy=remedy))
 
 
-def adds_in(documents: Iterable[Document]) -> Iterator[tuple[int, int | None, Add]]:
+class _VersionedAdd(NamedTuple):
+    """An add of a compacted log, with the versions that added and removed it."""
+
+    added: int
+    removed: int | None
+    add: Add
+
+
+def adds_in(documents: Iterable[Document]) -> Iterator[_VersionedAdd]:
     """Yield the adds of a compacted log's documents, each after the versions that added and removed it."""
     for document in documents:
         versions = document.versions()
         removed: Sequence[int | None] = versions.removed or [None] * document.count
-        yield from zip(versions.added, removed, document.adds(versions.ids), strict=True)
+        yield from starmap(_VersionedAdd, zip(versions.added, removed, document.adds(versions.ids), strict=True))
 
 
-def _with_next(
+class _RecordWithNext(NamedTuple):
+    """A version with its record and the next two records; None for missing records."""
+
+    version: int
+    record: Record | None
+    after: Record | None
+    behind: Record | None
+
+
+def _pair_with_next(
     records: Iterable[tuple[int, Record | None]],
-) -> Iterator[tuple[int, Record | None, Record | None, Record | None]]:
+) -> Iterator[_RecordWithNext]:
     """Yield each version with its record and the next two records; None for missing records."""
     window: deque[tuple[int, Record | None]] = deque()
     for pair in chain(records, [(-1, None)] * 2):
         window.append(pair)
         if len(window) == 3:  # noqa: PLR2004
             (version, record), (_, after), (_, behind) = window
-            yield version, record, after, behind
+            yield _RecordWithNext(version, record, after, behind)
             window.popleft()
 
 
@@ -378,5 +397,5 @@ def _sum_of(documents: Iterable[Document]) -> int:
     """Return the sum of the adds with their versions, as in `_CompactedSums`."""
     total = 0
     for added, removed, add in adds_in(documents):
-        total += _with(add_hash(add), added, removed)
+        total += _sum_with(add_hash(add), added, removed)
     return total & WHOLE

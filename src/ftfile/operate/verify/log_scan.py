@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ftfile.core.checksum import Decoding
 from ftfile.core.errors import ConfigError, CorruptData, NotFound, StorageError
-from ftfile.log.apply import after
+from ftfile.log.apply import state_after
 from ftfile.log.checkpoints import decode_checkpoint, list_checkpoints
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format import layout
@@ -220,16 +220,16 @@ def count_quarantined(fs: FileSystem) -> int:
 
 def advance(state: LogState, *records: Record) -> LogState:
     """Return the state after further records, with nothing unpublished; CorruptData if a record does not follow."""
-    return replace(after(state, *records), unpublished={})
+    return replace(state_after(state, *records), unpublished={})
 
 
-def _anew(path: str, kind: str) -> tuple[Action, Action]:
+def _rebuild_actions(path: str, kind: str) -> tuple[Action, Action]:
     """Return the actions that quarantine and rebuild a derived file."""
     return Action("move-aside", path), Action(f"rebuild-{kind}")
 
 
 def _bad_checkpoint(scan: LogScan, path: str, actual: str) -> Finding:
-    finding = find("bad-checkpoint", path, "a log checkpoint", actual, actions=_anew(path, "checkpoint"))
+    finding = find("bad-checkpoint", path, "a log checkpoint", actual, actions=_rebuild_actions(path, "checkpoint"))
     if scan.state.version < 0:
         return finding.without_repair()
     return finding
@@ -282,7 +282,7 @@ def _read_to_end(scan: LogScan) -> None:
             scan.state = advance(scan.state, record)
         except CorruptData as error:
             scan.broken = version
-            scan.findings.append(_unreadable(scan, version, error))
+            scan.findings.append(_finding_of_unreadable(scan, version, error))
             return
     if version < last:
         scan.broken = version
@@ -292,7 +292,7 @@ def _read_to_end(scan: LogScan) -> None:
         )
 
 
-def _unreadable(scan: LogScan, version: int, error: CorruptData) -> Finding:
+def _finding_of_unreadable(scan: LogScan, version: int, error: CorruptData) -> Finding:
     record, action = scan.readable(version), Action("cut-log", version=version)
     if record is not None and record.previous_nonce not in {None, scan.state.nonce}:
         is_wrong = version in scan.foreign or (scan.readable(version + 1) is not None and scan.is_foreign(version))
@@ -356,7 +356,7 @@ def _check_hint(scan: LogScan) -> Iterable[Finding]:
             return
         actual = f"version {hint.version} of another history"
     scan.misleading.add(path)
-    yield find("bad-hint", path, "the newest published version", actual, actions=_anew(path, "hint"))
+    yield find("bad-hint", path, "the newest published version", actual, actions=_rebuild_actions(path, "hint"))
 
 
 def _check_kind(scan: LogScan) -> Iterator[Finding]:

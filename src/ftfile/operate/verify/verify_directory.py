@@ -19,7 +19,7 @@ from ftfile.log.format.model import Add
 from ftfile.log.places import check_segment, has_content, open_add, stat_or_none
 from ftfile.log.read.snapshot import live_table, oldest_readable, snapshot_at
 from ftfile.operate.file_kind import FILES, kind_of
-from ftfile.operate.findings import Action, CheckReport, Finding, find, lost, worst_first
+from ftfile.operate.findings import Action, CheckReport, Finding, find, lost, sort_worst_first
 from ftfile.operate.verify.file_statistics import StatisticsCheck
 from ftfile.operate.verify.files import (
     StoredFiles,
@@ -141,7 +141,7 @@ def _verify(
     try:
         snapshot = snapshot_at(reader, scan.state)
     except CorruptData as error:
-        findings.append(_wrong_compacted(scan, error.path, error.expected, error.found))
+        findings.append(_finding_of_wrong_compacted(scan, error.path, error.expected, error.found))
         return _report(scan, findings, history.records, None, full=full)
 
     def still_live(add: Add) -> bool:
@@ -151,9 +151,11 @@ def _verify(
     returned = _returned_adds(scan.state, snapshot)
     if returned:
         actual = f"{len(returned)} adds that later records removed, such as {returned[0]!r}"
-        findings.append(_wrong_compacted(scan, layout.COMPACTED, "no removed add among the live adds", actual))
+        findings.append(
+            _finding_of_wrong_compacted(scan, layout.COMPACTED, "no removed add among the live adds", actual)
+        )
     elif history.live_sum is not None and history.live_sum != files.live_sum & WHOLE:
-        findings.append(_wrong_compacted(scan, layout.COMPACTED, "the rows of the records", "other rows"))
+        findings.append(_finding_of_wrong_compacted(scan, layout.COMPACTED, "the rows of the records", "other rows"))
     _forget_newer(reader, scan, files)
     report_staged_files(files, history)
     report_unknown_files(files, history, scan.published)
@@ -196,7 +198,7 @@ def _report(
         quarantined_files=count_quarantined(scan.log.fs),
         full=full,
         complete=files is not None,
-        findings=worst_first(findings),
+        findings=sort_worst_first(findings),
     )
 
 
@@ -241,7 +243,7 @@ def _returned_adds(state: LogState, snapshot: Snapshot) -> list[str]:
     return returned
 
 
-def _wrong_compacted(scan: LogScan, path: str, expected: str, actual: str) -> Finding:
+def _finding_of_wrong_compacted(scan: LogScan, path: str, expected: str, actual: str) -> Finding:
     """Return the finding of compacted logs that make the newest version unreadable or wrong."""
     finding = find("bad-compacted-log", path, expected, actual, actions=[Action("rebuild-compacted-logs")])
     if scan.state.log_start == 0:

@@ -22,7 +22,7 @@ from ftfile.operate.writers.directory_options import common_settings, writer_opt
 from ftfile.operate.writers.early_imports import import_early
 from ftfile.operate.writers.named_options import show_options
 from ftfile.operate.writers.openings import check_app_id, check_new_directory, open_application
-from ftfile.operate.writers.positions import UNCHANGED, checked_position, is_same_position
+from ftfile.operate.writers.positions import UNCHANGED, check_position, is_same_position
 from ftfile.operate.writers.row_columns import RowColumns, columns_of_open_files, directory_schema
 from ftfile.operate.writers.row_threads import RowThreads, threads_of
 from ftfile.writing.batch import commit_batch, plan_write
@@ -198,7 +198,7 @@ class DirectoryWriter:
         """
         if position is UNCHANGED:
             position = self.position
-        position = checked_position(position)
+        position = check_position(position)
         with self._lock_for("commit"):
             if self._pending is None:
                 self._require_no_failure()

@@ -75,7 +75,7 @@ def arrow_rows(
     if earlier_columns is not None and has_untyped(source):
         typed = with_types_of(source, earlier_columns() or source)
     schema = _stored_schema(typed)
-    return StorableRows(schema, _converted(batches, source, schema))
+    return StorableRows(schema, _convert_batches(batches, source, schema))
 
 
 def _without_labels(schema: pa.Schema) -> pa.Schema:
@@ -107,7 +107,7 @@ def _batches_of(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:  # noq
         if first is None:
             raise ArgumentError("data: it is an iterable without batches, so the columns are unknown: give a Table")
         if isinstance(first, pa.RecordBatch):
-            return first.schema, _checked(itertools.chain([first], rest))
+            return first.schema, _check_batches(itertools.chain([first], rest))
     raise ArgumentError(f"data={type(data).__name__}: {_TAKEN}")
 
 
@@ -183,7 +183,7 @@ def _column_of_overflow(data: Any) -> str:  # noqa: ANN401 - as above
     return ""
 
 
-def _checked(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+def _check_batches(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if not isinstance(batch, pa.RecordBatch):
             raise ArgumentError(f"data: it contains a {type(batch).__name__} between record batches")
@@ -287,7 +287,9 @@ _CONVERTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, str], pa.D
 )
 
 
-def _converted(batches: Iterable[pa.RecordBatch], source: pa.Schema, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _convert_batches(
+    batches: Iterable[pa.RecordBatch], source: pa.Schema, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     """Yield batches in a schema; a SchemaError for values that do not fit, and for batches with other columns."""
     for exported in batches:
         batch = exported.select(columns_without_labels(exported.schema))
@@ -297,7 +299,7 @@ def _converted(batches: Iterable[pa.RecordBatch], source: pa.Schema, schema: pa.
             )
         _check_values(batch)
         for piece in pieces(batch, BATCH_ROWS, BATCH_BYTES):
-            yield _copied(_in_schema(piece, schema))
+            yield _copy_rows(_in_schema(piece, schema))
         del exported, batch  # their memory can be used for the next one
 
 
@@ -330,7 +332,7 @@ def _in_schema(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _copied(rows: pa.RecordBatch) -> pa.RecordBatch:
+def _copy_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return a copy: rows are encoded later, and a program may fill the same NumPy array with its next rows.
 
     Other threads free the copies. Arrow's default pool keeps such memory, so its peak would be 25 MiB higher.

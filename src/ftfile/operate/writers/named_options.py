@@ -45,7 +45,7 @@ def option_texts(
         if name in elsewhere:
             raise ArgumentError(f"{name}: {elsewhere[name]}")
         if name not in _OPTIONS:
-            raise ArgumentError(_unknown(name))
+            raise ArgumentError(_describe_unknown(name))
         chosen = value
         if name in _OF_EMPTY_LISTS and isinstance(value, list | tuple) and not value:
             chosen = _OF_EMPTY_LISTS[name]
@@ -56,7 +56,7 @@ def option_texts(
     return texts
 
 
-def _unknown(name: str) -> str:
+def _describe_unknown(name: str) -> str:
     snake = attribute_name(name)
     similar = difflib.get_close_matches(snake, _OPTIONS, n=1)
     if similar:
@@ -74,11 +74,11 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, timedelta):
         return f"{value // timedelta(milliseconds=1)}ms"
     if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
-        return ",".join(_quoted(item) for item in value)
+        return ",".join(_quote_name(item) for item in value)
     raise ArgumentError(f"{name}={value!r}: it takes a text, a number, a boolean, a timedelta, or a list of texts")
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     """Return a column name as in a list of columns."""
     if name.isidentifier():
         return name

@@ -26,7 +26,7 @@ UNCHANGED = _LastPosition()
 _TAKEN = "it takes a JSON value: dictionaries with texts as keys, lists, texts, finite numbers, True, False and None"
 
 
-def checked_position(position: Any) -> Any:  # noqa: ANN401 - of the user
+def check_position(position: Any) -> Any:  # noqa: ANN401 - of the user
     """Return a copy of a position; an ArgumentError unless it is read back as the same value, within the limit."""
     nested = position
     for _ in range(_OTHER_LEVELS):

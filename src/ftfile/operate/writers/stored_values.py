@@ -51,7 +51,7 @@ def stored_values(array: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     if isinstance(source, pa.BaseExtensionType):
         return stored_values(array.storage, kind, path)
     if is_dictionary(source):
-        return _decoded(array, kind, path)
+        return _decode_dictionary(array, kind, path)
     if is_struct(source) and is_struct(kind):
         fields = [stored_values(array.field(at), kind[at].type, f"{path}.{kind[at].name}") for at in range(len(kind))]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=array.is_null())
@@ -90,7 +90,7 @@ def elements_of(array: pa.Array) -> tuple[np.ndarray[tuple[int], np.dtype[np.int
     return lengths.to_numpy(zero_copy_only=False), array.flatten()
 
 
-def _decoded(array: pa.DictionaryArray, kind: pa.DataType, path: str) -> pa.Array:
+def _decode_dictionary(array: pa.DictionaryArray, kind: pa.DataType, path: str) -> pa.Array:
     values = array.dictionary
     if pa.types.is_null(values.type):
         return pa.nulls(len(array), kind)

@@ -69,9 +69,9 @@ def _values_of(bounds: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if not set(map(type, bounds)) <= {*types, type(None)}:
         bounds = [_if_of(types, bound) for bound in bounds]
     try:
-        values = _converted(bounds, kind)
+        values = _convert_bounds(bounds, kind)
     except (pa.ArrowException, ValueError, OverflowError):
-        singles = [_single(bound, kind) for bound in bounds]
+        singles = [_array_of_one(bound, kind) for bound in bounds]
         values = pa.concat_arrays(singles)
     if pa.types.is_floating(values.type):
         return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)  # JSON has no NaN
@@ -84,22 +84,22 @@ def _if_of(types: set[type], bound: object) -> object:
     return None
 
 
-def _single(bound: object, kind: pa.DataType) -> pa.Array:
+def _array_of_one(bound: object, kind: pa.DataType) -> pa.Array:
     try:
-        return _converted([bound], kind)
+        return _convert_bounds([bound], kind)
     except (pa.ArrowException, ValueError, OverflowError):
         return pa.nulls(1, compared_type(kind))
 
 
-def _converted(bounds: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def _convert_bounds(bounds: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(kind):
-        return pa.array(map(_decoded, bounds), kind)
+        return pa.array(map(_decode_text, bounds), kind)
     if pa.types.is_decimal(kind):
         return pa.array(bounds, pa.string()).cast(kind)
     return pa.array(bounds, compared_type(kind))
 
 
-def _decoded(text: str | None) -> bytes | None:
+def _decode_text(text: str | None) -> bytes | None:
     if text is None:
         return None
     try:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ftfile.rows import kernels as pc
 from ftfile.rows.bounds.entries import BoundArrays, bound_arrays, compared_type
-from ftfile.rows.predicate import Always, Column, Compare, Leaf, Match, Null, Tree, fold, opposite
+from ftfile.rows.predicate import Always, Column, Compare, Leaf, Match, Null, Tree, fold, opposite_of
 from ftfile.rows.statistics.bounds import end_of_prefix
 from ftfile.rows.statistics.columns import is_bounded, key_of
 from ftfile.rows.value_text import value_type
@@ -49,22 +49,22 @@ class FileBounds:
             if not {*map(len, column)} <= {len(self.rows)}:
                 raise ValueError(f"column {name!r} does not have {len(self.rows)} entries")
 
-    def possible(self, tree: Tree) -> Mask:
+    def mark_possible(self, tree: Tree) -> Mask:
         """Return True for each file that may contain a row for which a condition is true."""
-        return fold(tree, self._possible, operator.and_, operator.or_)
+        return fold(tree, self._mark_leaf_possible, operator.and_, operator.or_)
 
-    def certain(self, tree: Tree) -> Mask:
+    def mark_certain(self, tree: Tree) -> Mask:
         """Return True for each file whose rows all certainly match a condition."""
-        return fold(tree, self._certain, operator.and_, operator.or_)
+        return fold(tree, self._mark_leaf_certain, operator.and_, operator.or_)
 
-    def _certain(self, leaf: Leaf) -> Mask:
+    def _mark_leaf_certain(self, leaf: Leaf) -> Mask:
         """Return True for files in which no row can match the opposite, and no row is null."""
-        certain = ~self._possible(opposite(leaf))
+        certain = ~self._mark_leaf_possible(opposite_of(leaf))
         if isinstance(leaf, Always | Null):
             return certain
-        return certain & ~self._possible(Null(leaf.column, is_null=True))
+        return certain & ~self._mark_leaf_possible(Null(leaf.column, is_null=True))
 
-    def _possible(self, leaf: Leaf) -> Mask:
+    def _mark_leaf_possible(self, leaf: Leaf) -> Mask:
         if isinstance(leaf, Always):
             return np.full(len(self.rows), leaf.value is not False)
         column = self._arrays_of(leaf.column)
@@ -85,10 +85,10 @@ class FileBounds:
         return mask & self._has_values(column)
 
     def _has_nulls(self, column: BoundArrays) -> Mask:
-        return _unless_unknown(pc.not_equal(column.nulls, 0))
+        return _mask_of(pc.not_equal(column.nulls, 0))
 
     def _has_values(self, column: BoundArrays) -> Mask:
-        return _unless_unknown(pc.not_equal(column.nulls, pa.array(self.rows, pa.int64())))
+        return _mask_of(pc.not_equal(column.nulls, pa.array(self.rows, pa.int64())))
 
     def _arrays_of(self, column: Column) -> BoundArrays | None:
         """Return the bounds of a column; None if they are unknown."""
@@ -112,7 +112,7 @@ def _compare(column: BoundArrays, sign: str, literal: pa.Scalar) -> Mask:
     if sign == "=":
         return _compare_bound(column, "<=", literal) & _compare_bound(column, ">=", literal)
     if sign == "!=":
-        return _unless_unknown(pc.not_equal(column.low, literal)) | _unless_unknown(pc.not_equal(column.high, literal))
+        return _mask_of(pc.not_equal(column.low, literal)) | _mask_of(pc.not_equal(column.high, literal))
     return _compare_bound(column, sign, literal)
 
 
@@ -127,7 +127,7 @@ def _compare_nan(column: BoundArrays, sign: str) -> Mask:
 def _compare_bound(column: BoundArrays, sign: str, literal: pa.Scalar) -> Mask:
     """Compare the bounds that can match: the least values by `<` and `<=`, the greatest by `>` and `>=`."""
     bounds = column.low if sign in ("<", "<=") else column.high
-    return _unless_unknown(pc.call_function(_FUNCTIONS[sign], [bounds, literal]))
+    return _mask_of(pc.call_function(_FUNCTIONS[sign], [bounds, literal]))
 
 
 def _match(column: BoundArrays, leaf: Match) -> Mask:
@@ -165,7 +165,7 @@ def _is_between(column: BoundArrays, literals: Sequence[pa.Scalar]) -> Mask:
     return mask | (_compare(column, ">=", ends["min"]) & _compare(column, "<=", ends["max"]))
 
 
-def _unless_unknown(answers: pa.BooleanArray) -> Mask:
+def _mask_of(answers: pa.BooleanArray) -> Mask:
     """Return the answers as a mask. An unknown answer is True."""
     mask: Mask = answers.fill_null(True).to_numpy(zero_copy_only=False)  # noqa: FBT003 - the answer
     return mask

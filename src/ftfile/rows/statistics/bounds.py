@@ -21,10 +21,10 @@ _LAST_CODE_POINT = 0x10FFFF
 
 def text_bounds(low: bytes, high: bytes) -> tuple[str | None, str | None]:
     """Return bounds of strings, given in UTF-8 and cut after `TEXT_BYTES`; a UnicodeDecodeError for other bytes."""
-    return lower_text(_decoded(low)), upper_text(_decoded(high))
+    return lower_text(_decode_text(low)), upper_text(_decode_text(high))
 
 
-def _decoded(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     is_whole = len(data) < TEXT_BYTES
     return codecs.getincrementaldecoder("utf-8")().decode(data, final=is_whole)
 

@@ -78,10 +78,10 @@ def named_columns(names: Sequence[Path], schema: pa.Schema, keeps: Keeps) -> tup
     """
     chosen: set[Path] = set()
     for name in names:
-        folded = _folded(name)
+        folded = _fold_case(name)
         matches: list[Path] = []
         for path, field in leaves(schema):
-            if _folded(path[: len(name)]) == folded:
+            if _fold_case(path[: len(name)]) == folded:
                 _check_kept(path, field, keeps)
                 matches.append(path)
         if not matches:
@@ -107,5 +107,5 @@ def _check_kept(path: Path, field: pa.Field, keeps: Keeps) -> None:
         )
 
 
-def _folded(path: Path) -> Path:
+def _fold_case(path: Path) -> Path:
     return tuple(name.lower() for name in path)

@@ -27,12 +27,12 @@ class CountedEntries(NamedTuple):
     entries: Mapping[str, Entry]
 
 
-def merged_entries(segments: Sequence[CountedEntries], schema: pa.Schema) -> dict[str, Entry]:
+def merge_all_entries(segments: Sequence[CountedEntries], schema: pa.Schema) -> dict[str, Entry]:
     """Return the statistics of the rows of all segments; a column that is unknown in one segment is unknown."""
     merged: dict[str, Entry] = {}
     for path, field in leaves(schema):
         key = key_of(path)
-        entry = _merged(segments, key, field.type)
+        entry = _merge_entries(segments, key, field.type)
         if entry != _UNKNOWN:
             merged[key] = entry
     return merged
@@ -55,7 +55,7 @@ def entries_of_some(merged: CountedEntries, rows: int) -> dict[str, Entry]:
     return entries
 
 
-def _merged(segments: Sequence[CountedEntries], key: str, kind: pa.DataType) -> Entry:
+def _merge_entries(segments: Sequence[CountedEntries], key: str, kind: pa.DataType) -> Entry:
     lows: list[Any] = []
     highs: list[Any] = []
     total_nulls: int | None = 0

@@ -198,14 +198,14 @@ class Conversions:
             items = self.of(avro.parts[0], target.value_type, f"{where}.element")
             return _List(pa.list_(items.plain), target, items)
         if avro.kind == "map" and pa.types.is_map(target) and pa.types.is_string(target.key_type):
-            keys = _Leaf(pa.binary(), _described(f"{where}.key", pa.string()), avro_values.Utf8Text())
+            keys = _Leaf(pa.binary(), _describe_conversion(f"{where}.key", pa.string()), avro_values.Utf8Text())
             items = self.of(avro.parts[0], target.item_type, f"{where}.value")
             plain = pa.list_(pa.struct([("key", keys.plain), ("value", items.plain)]))
             return _Map(plain, target, keys, items)
         leaf = self._leaf(avro, target)
         if leaf is None:
             raise self._misfit(avro, target, where)
-        return _Leaf(_PLAIN[avro.kind], self._limits(_described(where, target), avro, target), leaf)
+        return _Leaf(_PLAIN[avro.kind], self._limits(_describe_conversion(where, target), avro, target), leaf)
 
     def _of_record(self, avro: AvroType, target: pa.StructType, where: str) -> Conversion:
         fields = []
@@ -249,7 +249,7 @@ class Conversions:
         if avro.kind == "int":
             return self._of_int(avro, target)
         if avro.kind == "long":
-            return self._of_long(avro, target)
+            return self._convert_long(avro, target)
         if avro.kind in {"bytes", "fixed"}:
             return _of_bytes(avro, target)
         if pa.types.is_string(target):
@@ -269,7 +269,7 @@ class Conversions:
             return avro_values.Midnights(julian=self.is_julian)
         return None
 
-    def _of_long(self, avro: AvroType, target: pa.DataType) -> Values | None:
+    def _convert_long(self, avro: AvroType, target: pa.DataType) -> Values | None:
         if pa.types.is_int64(target) or _is_narrower(avro, target):
             return avro_values.Integers(target, of_int=False)
         if pa.types.is_date32(target) and not avro.logical:
@@ -300,7 +300,7 @@ class Conversions:
     def _misfit(self, avro: AvroType, target: pa.DataType, where: str) -> SchemaError:
         return SchemaError(
             f"{self.path!r}: `{where}` is {avro} in the file, and cannot be read as {_sql(target)}. Spark's Avro "
-            f"source cannot read it as this type either: give the column the type {_suggested(avro)}, and convert it "
+            f"source cannot read it as this type either: give the column the type {_suggest(avro)}, and convert it "
             "in a query"
         )
 
@@ -347,7 +347,7 @@ def place_of(name: str, record: AvroType, prefix: str, path: str) -> int | None:
     return None
 
 
-def _described(where: str, target: pa.DataType) -> str:
+def _describe_conversion(where: str, target: pa.DataType) -> str:
     return f"`{where}` {_sql(target)}"
 
 
@@ -372,12 +372,12 @@ _SQL = {
 }
 
 
-def _suggested(avro: AvroType) -> str:
+def _suggest(avro: AvroType) -> str:
     """Return the SQL type as which values of a type are read unchanged."""
     if avro.kind == "union":
         fields = []
         for number, member in enumerate(avro.members):
-            fields.append(f"member{number}: {_suggested(member)}")
+            fields.append(f"member{number}: {_suggest(member)}")
         return f"STRUCT<{', '.join(fields)}>"
     if avro.logical == "decimal":
         return str(avro).upper()

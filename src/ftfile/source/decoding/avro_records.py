@@ -23,7 +23,7 @@ from ftfile.formats.reading.batches import batch_of
 from ftfile.rows.buffers import rows_where
 from ftfile.source.decoding.avro_columns import columns_of
 from ftfile.source.decoding.avro_conversions import Conversions, Misfits, place_of
-from ftfile.source.decoding.avro_types import avro_type, plain_schema, shown
+from ftfile.source.decoding.avro_types import avro_type, plain_schema, show_value
 from ftfile.source.decoding.records import bad_record
 from ftfile.source.decoding.stored_times import FIRST_GREGORIAN_SPARK, LEGACY_TIMES, SPARK_VERSION
 
@@ -61,7 +61,7 @@ def columns_of_avro_file(file: BinaryIO, path: str) -> pa.Schema:
         SchemaError: the file has no records, or too many columns.
         CorruptData: this is not an Avro file, or a type contains itself.
     """
-    return columns_of(_opened(file, path).avro)
+    return columns_of(_open_container(file, path).avro)
 
 
 def rows_of_avro_file(file: BinaryIO, path: str, schema: pa.Schema, decoding: FileDecoding) -> Iterator[pa.RecordBatch]:
@@ -72,7 +72,7 @@ def rows_of_avro_file(file: BinaryIO, path: str, schema: pa.Schema, decoding: Fi
         CorruptData: this is no Avro file, or it is damaged.
         SourceError: a value is outside the range of its column, with `badRecords=fail`.
     """
-    opened = _opened(file, path)
+    opened = _open_container(file, path)
     reader = _RecordReader(opened.avro, schema, decoding, Conversions(path, opened.is_julian))
     held: list[dict[str, Any]] = []
     held_bytes, damage = 0.0, None
@@ -109,7 +109,7 @@ class _OpenedContainer(NamedTuple):
     is_julian: bool
 
 
-def _opened(file: BinaryIO, path: str) -> _OpenedContainer:
+def _open_container(file: BinaryIO, path: str) -> _OpenedContainer:
     metadata = read_metadata(file)
     described, codec, marker = header_of(file, metadata)
     try:
@@ -208,4 +208,4 @@ class _RecordReader:
         return batch_of(columns, self.schema, len(records))
 
     def _text(self, record: dict[str, Any]) -> str:
-        return json.dumps(shown(record, self.avro), ensure_ascii=False)
+        return json.dumps(show_value(record, self.avro), ensure_ascii=False)

@@ -70,39 +70,39 @@ def avro_type(schema: Any) -> AvroType:  # noqa: ANN401 - JSON
 
     A type that is used by its name is the same object everywhere.
     """
-    return _parsed(schema, "", {})
+    return _parse_schema(schema, "", {})
 
 
-def _parsed(schema: Any, namespace: str, named: dict[str, AvroType]) -> AvroType:  # noqa: ANN401 - JSON
+def _parse_schema(schema: Any, namespace: str, named: dict[str, AvroType]) -> AvroType:  # noqa: ANN401 - JSON
     if isinstance(schema, list):
         branches = []
         for branch in schema:
-            branches.append(_parsed(branch, namespace, named))
+            branches.append(_parse_schema(branch, namespace, named))
         return AvroType("union", parts=branches)
     if isinstance(schema, str):
         if schema in _PRIMITIVE:
             return AvroType(schema)
-        return _known(schema, namespace, named)
+        return _find_known(schema, namespace, named)
     kind = schema["type"]
     items = None
     if isinstance(kind, str):
         items = _ITEMS.get(kind)
     if items is not None:
-        return AvroType(kind, parts=[_parsed(schema[items], namespace, named)])
+        return AvroType(kind, parts=[_parse_schema(schema[items], namespace, named)])
     if kind in ("record", "error", "enum", "fixed"):  # not a set: a schema cannot be hashed
-        return _parsed_named(schema, namespace, named)
-    parsed = _parsed(kind, namespace, named)
+        return _parse_named(schema, namespace, named)
+    parsed = _parse_schema(kind, namespace, named)
     if isinstance(kind, str) and kind in _PRIMITIVE:
         _set_logical(parsed, schema)
     return parsed
 
 
-def _known(name: str, namespace: str, named: Mapping[str, AvroType]) -> AvroType:
+def _find_known(name: str, namespace: str, named: Mapping[str, AvroType]) -> AvroType:
     full = _full_name(name, namespace)
     return named[full if full in named else name]
 
 
-def _parsed_named(schema: Mapping[str, Any], namespace: str, named: dict[str, AvroType]) -> AvroType:
+def _parse_named(schema: Mapping[str, Any], namespace: str, named: dict[str, AvroType]) -> AvroType:
     name = _full_name(schema["name"], schema.get("namespace") or namespace)
     if schema["type"] == "enum":
         parsed = AvroType("enum", symbols=tuple(map(str, schema["symbols"])))
@@ -113,7 +113,7 @@ def _parsed_named(schema: Mapping[str, Any], namespace: str, named: dict[str, Av
         fields, inner = schema["fields"], name.rpartition(".")[0]
         parsed = AvroType("record", names=tuple(str(item["name"]) for item in fields))
         for item in fields:
-            parsed.parts.append(_parsed(item["type"], inner, named))
+            parsed.parts.append(_parse_schema(item["type"], inner, named))
     named[name] = parsed
     return parsed
 
@@ -156,9 +156,9 @@ class _PlainType:
 
     def schema(self, avro: AvroType) -> Any:  # noqa: ANN401 - JSON
         if avro.kind == "record":
-            return self._named(avro)
+            return self._name_type(avro)
         if avro.kind == "fixed":
-            return self._named(avro)
+            return self._name_type(avro)
         if avro.kind == "array":
             return {"type": "array", "items": self.schema(avro.parts[0])}
         if avro.kind == "map":
@@ -168,7 +168,7 @@ class _PlainType:
             return self._union(avro)
         return {"enum": "int", "string": "bytes"}.get(avro.kind, avro.kind)
 
-    def _named(self, avro: AvroType) -> Any:  # noqa: ANN401 - JSON
+    def _name_type(self, avro: AvroType) -> Any:  # noqa: ANN401 - JSON
         known = self._names.get(id(avro))
         if known is not None:
             return known
@@ -198,7 +198,7 @@ class _PlainType:
         return f"r{self._records}"
 
 
-def shown(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
+def show_value(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
     """Return a value that was read with `plain_schema` as JSON for error texts.
 
     Values are shown as stored: times are numbers, and decimals and other bytes are hexadecimal.
@@ -213,38 +213,38 @@ def shown(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as
     return value
 
 
-def _shown_record(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
+def _show_record(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
     record = {}
     for place, name in enumerate(avro.names):
-        record[name] = shown(value[f"f{place}"], avro.parts[place])
+        record[name] = show_value(value[f"f{place}"], avro.parts[place])
     return record
 
 
-def _shown_array(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
-    return [shown(item, avro.parts[0]) for item in value]
+def _show_array(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
+    return [show_value(item, avro.parts[0]) for item in value]
 
 
-def _shown_map(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
+def _show_map(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
     items = {}
     for entry in value:
-        items[_text(entry["key"])] = shown(entry["value"], avro.parts[0])
+        items[_text(entry["key"])] = show_value(entry["value"], avro.parts[0])
     return items
 
 
-def _shown_union(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
+def _show_union(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
     members = avro.members
     if len(members) == 1:
-        return shown(value, members[0])
+        return show_value(value, members[0])
     [(name, inner)] = value.items()
-    return shown(inner, members[int(name[1:])])
+    return show_value(inner, members[int(name[1:])])
 
 
-def _shown_text(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
+def _show_text(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
     del avro
     return _text(value)
 
 
-def _shown_symbol(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
+def _show_symbol(value: Any, avro: AvroType) -> Any:  # noqa: ANN401 - as many types as Avro has
     if 0 <= value < len(avro.symbols):
         return avro.symbols[value]
     return value
@@ -255,10 +255,10 @@ def _text(value: bytes) -> str:
 
 
 _SHOWN = {
-    "record": _shown_record,
-    "array": _shown_array,
-    "map": _shown_map,
-    "union": _shown_union,
-    "string": _shown_text,
-    "enum": _shown_symbol,
+    "record": _show_record,
+    "array": _show_array,
+    "map": _show_map,
+    "union": _show_union,
+    "string": _show_text,
+    "enum": _show_symbol,
 }

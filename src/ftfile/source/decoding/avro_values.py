@@ -67,7 +67,7 @@ class Integers(NamedTuple):
         low, high = _INT if self.of_int else _LONG
         if pa.types.is_integer(target):
             low, high = max(low, -(1 << target.bit_width - 1)), min(high, (1 << target.bit_width - 1) - 1)
-        values, bad = _outside(array, low, high)
+        values, bad = _find_outside(array, low, high)
         return from_numpy(values.astype(target.to_pandas_dtype()), target, is_valid(array) & ~bad), bad
 
 
@@ -78,7 +78,7 @@ class Symbols(NamedTuple):
 
     def read(self, array: pa.Array) -> Read:
         """Return plain values as values of the type."""
-        values, bad = _outside(array, 0, len(self.texts) - 1)
+        values, bad = _find_outside(array, 0, len(self.texts) - 1)
         return self.texts.take(from_numpy(values, pa.int64(), is_valid(array) & ~bad)), bad
 
 
@@ -93,7 +93,7 @@ class Utf8Text(NamedTuple):
         except pa.ArrowInvalid:
             for place, value in enumerate(array.to_pylist()):
                 bad[place] = value is not None and not _is_text(value)
-        return _without(array, bad).cast(pa.string()), bad
+        return _drop_bad(array, bad).cast(pa.string()), bad
 
 
 def _is_text(value: bytes) -> bool:
@@ -140,7 +140,7 @@ class Midnights(NamedTuple):
 
 
 def _days(array: pa.Array, *, julian: bool) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    days, bad = _outside(array, *_INT)
+    days, bad = _find_outside(array, *_INT)
     if julian:
         return (_from_julian(days), bad)
     return (days, bad)
@@ -171,10 +171,10 @@ class Timestamps(NamedTuple):
     def read(self, array: pa.Array) -> Read:
         """Return plain values as values of the type."""
         if self.unit == "millis":
-            times, bad = _outside(array, -(_LONG[1] // _MICROS_PER_MILLI), _LONG[1] // _MICROS_PER_MILLI)
+            times, bad = _find_outside(array, -(_LONG[1] // _MICROS_PER_MILLI), _LONG[1] // _MICROS_PER_MILLI)
             micros = times * _MICROS_PER_MILLI
         else:
-            times, bad = _outside(array, *_LONG)
+            times, bad = _find_outside(array, *_LONG)
             micros = times
             if self.unit == "nanos":
                 micros = times // _NANOS_PER_MICRO
@@ -198,9 +198,9 @@ class Decimals(NamedTuple):
         wide = from_numpy(little.reshape(-1).view("V16"), pa.decimal128(38, self.scale), valid & fits)
         wide = wide.cast(pa.decimal256(_WIDE_DIGITS, self.scale))
         in_file = _is_below(wide, 10**digits)
-        rounded = pc.round(_only(wide, in_file), ndigits=self.target.scale, round_mode="half_towards_infinity")
+        rounded = pc.round(_keep_only(wide, in_file), ndigits=self.target.scale, round_mode="half_towards_infinity")
         in_target = _is_below(rounded, 10**target_digits)
-        values = _only(rounded, in_target).cast(self.target)
+        values = _keep_only(rounded, in_target).cast(self.target)
         return values, valid & ~is_valid(values)
 
 
@@ -209,7 +209,7 @@ def _is_below(wide: pa.Array, bound: int) -> pa.Array:
     return pc.less(pc.abs(wide), scalar)
 
 
-def _only(array: pa.Array, mask: pa.Array) -> pa.Array:
+def _keep_only(array: pa.Array, mask: pa.Array) -> pa.Array:
     return pc.if_else(mask, array, pa.scalar(None, array.type))
 
 
@@ -235,12 +235,12 @@ def _little_endian(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.bool_
     return little, fits
 
 
-def _outside(array: pa.Array, low: int, high: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _find_outside(array: pa.Array, low: int, high: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return numbers, with 0 for numbers outside the bounds, and for each number True if it is outside."""
     values = values_of(array, np.int64)
     bad = is_valid(array) & ((values < low) | (values > high))
     return np.where(bad | ~is_valid(array), 0, values), bad
 
 
-def _without(array: pa.Array, bad: NDArray[np.bool_]) -> pa.Array:
+def _drop_bad(array: pa.Array, bad: NDArray[np.bool_]) -> pa.Array:
     return pc.if_else(bools_from(~bad), array, pa.scalar(None, array.type))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -61,7 +61,7 @@ _PLAIN_TYPES = {
 }
 
 
-def _same(array: pa.Array, _: pa.DataType) -> pa.Array:
+def _keep_same(array: pa.Array, _: pa.DataType) -> pa.Array:
     return array
 
 
@@ -96,7 +96,7 @@ def _float_of_double(array: pa.Array, target: pa.DataType) -> pa.Array:
     return narrow
 
 
-def _floored(array: pa.Array, target: pa.DataType) -> pa.Array:
+def _floor_times(array: pa.Array, target: pa.DataType) -> pa.Array:
     # A cast would round times before 1970 toward zero. Spark rounds them down.
     return pc.floor_temporal(array, unit="microsecond").cast(target)
 
@@ -113,7 +113,7 @@ class Cast:
 
 
 CASTS = (
-    Cast(("BOOLEAN",), ("BOOLEAN",), _ALL, _same),
+    Cast(("BOOLEAN",), ("BOOLEAN",), _ALL, _keep_same),
     Cast((*_INTEGERS, *_UNSIGNED), _INTEGERS, "values in the range of the type", _cast),
     Cast(
         (*_INTEGERS, *_SMALL_UNSIGNED),
@@ -123,7 +123,7 @@ CASTS = (
     ),
     Cast((*_INTEGERS, *_UNSIGNED), (_DECIMAL,), "values with room for all digits", _decimal_of_integer),
     Cast(("half float", "FLOAT"), _FLOATS, _ALL, _cast),
-    Cast(("DOUBLE",), ("DOUBLE",), _ALL, _same),
+    Cast(("DOUBLE",), ("DOUBLE",), _ALL, _keep_same),
     Cast(("DOUBLE",), ("FLOAT",), "values that a `FLOAT` has exactly", _float_of_double),
     Cast((_DECIMAL, _WHOLE), (_DECIMAL,), "values with room for all digits", _decimal),
     Cast((_WHOLE,), _INTEGERS, "values in the range of the type", _cast),
@@ -131,7 +131,7 @@ CASTS = (
     # From ORC, Spark reads binary values as hexadecimal text.
     Cast(("BINARY",), ("STRING",), values="text in UTF-8", convert=_text, formats=_NOT_ORC),
     Cast(("STRING", "BINARY", "fixed-size binary"), ("BINARY",), _ALL, _cast),
-    Cast(("DATE",), ("DATE",), _ALL, _same),
+    Cast(("DATE",), ("DATE",), _ALL, _keep_same),
     Cast(("date in milliseconds",), ("DATE",), "whole days", _cast),
     Cast(("DATE",), (_WALL_CLOCK,), values="midnight of each day", convert=_cast, formats=_NOT_ORC),
     Cast(
@@ -145,19 +145,23 @@ CASTS = (
         (_INSTANT_NS, _WALL_CLOCK_NS),
         (_INSTANT, _WALL_CLOCK),
         values="all, cut off to microseconds; as each other by clocks in UTC",
-        convert=_floored,
+        convert=_floor_times,
         formats=_NOT_ORC,
     ),
     # Spark stores this type in ORC in this way.
     Cast(("BIGINT",), (_WALL_CLOCK,), values="all, as microseconds", convert=_cast, formats=("orc",)),
     Cast(
-        (_INSTANT, _INSTANT_NS), (_INSTANT,), values="all, cut off to microseconds", convert=_floored, formats=("orc",)
+        (_INSTANT, _INSTANT_NS),
+        (_INSTANT,),
+        values="all, cut off to microseconds",
+        convert=_floor_times,
+        formats=("orc",),
     ),
     Cast(
         (_WALL_CLOCK, _WALL_CLOCK_NS),
         (_INSTANT, _WALL_CLOCK),
         values="all, cut off to microseconds",
-        convert=_floored,
+        convert=_floor_times,
         formats=("orc",),
     ),
 )
@@ -230,7 +234,7 @@ class ColumnCast:
     times: StoredTimes
 
     @classmethod
-    def between(
+    def from_types(
         cls,
         file_format: str,
         column: str,
@@ -244,7 +248,7 @@ class ColumnCast:
             SchemaError: the table does not contain a conversion for the types.
         """
         plain = plain_type(stored)
-        spelled = _spelled(plain, target)
+        spelled = _spell_type(plain, target)
         problems = [*_problems(file_format, column, stored=plain, target=spelled, times=times)]
         try:
             pa.nulls(0, stored).cast(plain)
@@ -271,7 +275,7 @@ class ColumnCast:
         return array.cast(self.plain)
 
     def _leaf(self, array: pa.Array, target: pa.DataType) -> pa.Array:
-        array = self.times.converted(array, target)
+        array = self.times.convert(array, target)
         convert = convert_of(self.file_format, array.type, target)
         assert convert is not None, "types are compared before values are read"
         return convert(array, target)
@@ -300,23 +304,31 @@ def present_columns(casts: Iterable[tuple[str, ColumnCast | None]]) -> list[tupl
     return columns
 
 
-def _pairs_within(stored: pa.DataType, target: pa.DataType) -> list[tuple[str, pa.DataType, pa.DataType]] | None:
+class _Part(NamedTuple):
+    """A part of two nested types."""
+
+    name: str
+    stored: pa.DataType
+    target: pa.DataType
+
+
+def _pairs_within(stored: pa.DataType, target: pa.DataType) -> list[_Part] | None:
     """Return names and types of the parts of two nested types; None if the types are not nested in the same way."""
     if pa.types.is_struct(stored) and pa.types.is_struct(target):
         types = {field.name: field.type for field in stored}
         pairs = []
         for field in target:
             if field.name in types:
-                pairs.append((field.name, types[field.name], field.type))
+                pairs.append(_Part(field.name, types[field.name], field.type))
         return pairs
     if pa.types.is_list(stored) and pa.types.is_list(target):
-        return [("element", stored.value_type, target.value_type)]
+        return [_Part("element", stored.value_type, target.value_type)]
     if pa.types.is_map(stored) and pa.types.is_map(target):
-        return [("key", stored.key_type, target.key_type), ("value", stored.item_type, target.item_type)]
+        return [_Part("key", stored.key_type, target.key_type), _Part("value", stored.item_type, target.item_type)]
     return None
 
 
-def _spelled(stored: pa.DataType, target: pa.DataType) -> pa.DataType:
+def _spell_type(stored: pa.DataType, target: pa.DataType) -> pa.DataType:
     """Return a requested type with the file's spelling of its fields, which are matched by name ignoring case."""
     if pa.types.is_struct(stored) and pa.types.is_struct(target):
         in_file = {field.name: field for field in stored}
@@ -327,11 +339,11 @@ def _spelled(stored: pa.DataType, target: pa.DataType) -> pa.DataType:
             if other is None:
                 fields.append(field)
             else:
-                fields.append(field.with_name(other.name).with_type(_spelled(other.type, field.type)))
+                fields.append(field.with_name(other.name).with_type(_spell_type(other.type, field.type)))
         return pa.struct(fields)
     if pa.types.is_list(stored) and pa.types.is_list(target):
-        return pa.list_(target.value_field.with_type(_spelled(stored.value_type, target.value_type)))
+        return pa.list_(target.value_field.with_type(_spell_type(stored.value_type, target.value_type)))
     if pa.types.is_map(stored) and pa.types.is_map(target):
-        key = target.key_field.with_type(_spelled(stored.key_type, target.key_type))
-        return pa.map_(key, target.item_field.with_type(_spelled(stored.item_type, target.item_type)))
+        key = target.key_field.with_type(_spell_type(stored.key_type, target.key_type))
+        return pa.map_(key, target.item_field.with_type(_spell_type(stored.item_type, target.item_type)))
     return target

@@ -87,7 +87,7 @@ def _casts(file_format: str, meanings: Meanings, schema: pa.Schema) -> list[tupl
     for name, field in zip(recorded_names(in_file.names, schema.names), schema, strict=True):
         cast = None
         if name in in_file.names:
-            cast = ColumnCast.between(
+            cast = ColumnCast.from_types(
                 file_format=file_format,
                 column=name,
                 stored=in_file.field(name).type,

@@ -25,7 +25,7 @@ from ftfile.source.decoding.records import (
     finished_rows,
     in_halves,
     in_parts,
-    joined_lines,
+    join_lines,
     lines_of,
     read_texts,
     records_of,
@@ -80,7 +80,7 @@ def multi_line_csv(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a CSV file whose quoted fields may contain line ends."""
     del cut  # the cut contains the whole file
-    text = as_java_reads(content.whole(TEXT_BYTES_MAX), decoding).decode().removeprefix(_MARK)
+    text = as_java_reads(content.read_whole(TEXT_BYTES_MAX), decoding).decode().removeprefix(_MARK)
     text = with_line_feeds(text, content.planned.path)
     records = records_of(text, decoding)
     names = own_columns(schema, decoding).names
@@ -92,7 +92,7 @@ def multi_line_csv(
                 break
     reader = CsvRows(schema, names, decoding)
     for part in in_parts(records):
-        lines = joined_lines([record.encode() for record in part])
+        lines = join_lines([record.encode() for record in part])
         yield from finished_rows(reader.rows(lines), lines, schema=schema, decoding=decoding, path=content.planned.path)
 
 
@@ -231,18 +231,18 @@ class CsvRows:
     def _take_plain(self, rows: DecodedRows, lines: LineBlock, numbers: NDArray[np.integer]) -> None:
         if not len(numbers):
             return
-        data = lines.joined(numbers)
+        data = lines.join(numbers)
         if self._direct and not _has_blanks_around_values(lines, self._decoding) and not _has_arrow_only_values(data):
             try:
-                parsed, wrong = self._parsed(data, self._direct)
+                parsed, wrong = self._parse_lines(data, self._direct)
                 if not _all_finite(parsed):
-                    parsed, wrong = self._parsed(data, {})
+                    parsed, wrong = self._parse_lines(data, {})
             except pa.ArrowInvalid:
                 # The values have another spelling, probably also in the rest of the file.
                 self._direct = {}
-                parsed, wrong = self._parsed(data, {})
+                parsed, wrong = self._parse_lines(data, {})
         else:
-            parsed, wrong = self._parsed(data, {})
+            parsed, wrong = self._parse_lines(data, {})
         for number, width in wrong.items():
             rows.bad[int(numbers[number])] = self._wrong_width(width)
         right = numbers
@@ -251,7 +251,7 @@ class CsvRows:
         columns = [column.combine_chunks() for column in parsed.columns]
         self._take(rows, columns, right)
 
-    def _parsed(self, data: bytes, types: dict[str, pa.DataType]) -> tuple[pa.Table, dict[int, int]]:
+    def _parse_lines(self, data: bytes, types: dict[str, pa.DataType]) -> tuple[pa.Table, dict[int, int]]:
         """Return the fields of lines, as text or as `types`, and by line the wrong numbers of fields."""
         decoding = self._decoding
         names = [str(place) for place in range(self._width)]
@@ -299,12 +299,12 @@ class CsvRows:
 
         def take(start: int, end: int) -> None:
             piece = [column.slice(start, end - start) for column in columns]
-            rows.add(self._typed(piece, end - start), numbers[start:end])
+            rows.add(self._convert_columns(piece, end - start), numbers[start:end])
 
         for untaken in in_halves(take, len(numbers), ValueError):
             rows.bad[int(numbers[untaken.start])] = str(untaken.error)
 
-    def _typed(self, columns: list[pa.StringArray], rows: int) -> pa.RecordBatch:
+    def _convert_columns(self, columns: list[pa.StringArray], rows: int) -> pa.RecordBatch:
         typed = []
         for place, kind in zip(self._places, self._schema.types, strict=True):
             if place is None:
@@ -370,7 +370,7 @@ def fields_of(text: str, decoding: FileDecoding) -> list[str | None]:
     position = 0
     while True:
         if text.startswith(decoding.quote, position):
-            field, position = _quoted(text, position, decoding)
+            field, position = _read_quoted(text, position, decoding)
             if field or decoding.null_value:
                 fields.append(field)
             else:
@@ -392,7 +392,7 @@ def _end_of_field(text: str, position: int, sep: str) -> int:
     return end
 
 
-def _quoted(text: str, start: int, decoding: FileDecoding) -> tuple[str, int]:
+def _read_quoted(text: str, start: int, decoding: FileDecoding) -> tuple[str, int]:
     """Return the value of the field that begins with a quote at `start`, and its end; raises as `fields_of`."""
     quote, sep, escape = decoding.quote, decoding.sep, decoding.escape
     pieces: list[str] = []

@@ -82,7 +82,7 @@ def objects_of(text: str, kind: pa.StructType) -> list[Any]:
     if _HALF_PAIR.search(text):
         _decode_with_names_checked(text, start)
     objects = _items(document) if isinstance(document.parsed, list) else [document]
-    return [_nested(value, kind) for value in objects]
+    return [_convert_nested(value, kind) for value in objects]
 
 
 def behind_space(text: str, position: int) -> int:
@@ -123,7 +123,7 @@ def _members(outer: _JsonValue) -> Iterator[tuple[str, _JsonValue]]:
             position = behind_space(outer.text, position + 1)
 
 
-def _typed(value: _JsonValue, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as JSON has
+def _convert_value(value: _JsonValue, kind: pa.DataType) -> Any:  # noqa: ANN401 - as many types as JSON has
     """Return a JSON value as pyarrow accepts it for a type.
 
     Raises:
@@ -133,7 +133,7 @@ def _typed(value: _JsonValue, kind: pa.DataType) -> Any:  # noqa: ANN401 - as ma
     if parsed is None:
         return None
     if pa.types.is_nested(kind):
-        return _nested(value, kind)
+        return _convert_nested(value, kind)
     if pa.types.is_string(kind):
         return _text(value)
     if isinstance(parsed, str):
@@ -156,18 +156,18 @@ def _of_string(value: _JsonValue, kind: pa.DataType) -> Any:  # noqa: ANN401 - o
     raise ValueError(f"{value.spelled[:_SHOWN_CHARS]} is no {kind}")
 
 
-def _nested(value: _JsonValue, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
+def _convert_nested(value: _JsonValue, kind: pa.DataType) -> Any:  # noqa: ANN401 - of as many types
     if pa.types.is_struct(kind) and isinstance(value.parsed, dict):
         members = dict(_members(value))
         typed = {}
         for field in kind:
             if field.name in members:
-                typed[field.name] = _typed(members[field.name], field.type)
+                typed[field.name] = _convert_value(members[field.name], field.type)
         return typed
     if pa.types.is_map(kind) and isinstance(value.parsed, dict):
-        return [(name, _typed(item, kind.item_type)) for name, item in _members(value)]
+        return [(name, _convert_value(item, kind.item_type)) for name, item in _members(value)]
     if pa.types.is_list(kind) and isinstance(value.parsed, list):
-        return [_typed(item, kind.value_type) for item in _items(value)]
+        return [_convert_value(item, kind.value_type) for item in _items(value)]
     raise ValueError(f"{value.spelled[:_SHOWN_CHARS]} is no {kind}")
 
 

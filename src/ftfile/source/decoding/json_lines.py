@@ -30,7 +30,7 @@ from ftfile.source.decoding.records import (
     finished_rows,
     in_halves,
     in_parts,
-    joined_lines,
+    join_lines,
     lines_of,
     read_texts,
 )
@@ -75,7 +75,7 @@ def json_rows(content: RangeContent, cut: Cut, schema: pa.Schema, decoding: File
         if _is_as_stored(text, part, decoding):
             undecoded = []
         else:
-            undecoded = _undecoded(part, decoding.separator)
+            undecoded = _find_undecoded(part, decoding.separator)
         yield from finished_rows(
             reader.rows(lines, undecoded), lines, schema=schema, decoding=decoding, path=content.planned.path
         )
@@ -86,7 +86,7 @@ def _is_as_stored(text: bytes, stored: bytes, decoding: FileDecoding) -> bool:
     return decoding.encoding != "utf-8" or text is stored or text == stored
 
 
-def _undecoded(part: bytes, separator: bytes) -> list[int]:
+def _find_undecoded(part: bytes, separator: bytes) -> list[int]:
     """Return the numbers of the lines that are not UTF-8. Spark reads them as other values or refuses them."""
     numbers = []
     for number, line in enumerate(part.split(separator)[:-1]):
@@ -102,7 +102,7 @@ def multi_line_json(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file with one JSON object or an array of objects; any other content is a bad record."""
     del cut
-    stored = content.whole(TEXT_BYTES_MAX)
+    stored = content.read_whole(TEXT_BYTES_MAX)
     encoded = as_utf_8(stored, decoding)
     text = encoded.decode().removeprefix("\ufeff")
     bounds = array.array("q")  # start and end of each value
@@ -124,7 +124,7 @@ def multi_line_json(
         return
     reader = JsonRows(schema, decoding)
     for records in in_parts(text[bounds[at] : bounds[at + 1]] for at in range(0, len(bounds), 2)):
-        lines = joined_lines([record.encode() for record in records])
+        lines = join_lines([record.encode() for record in records])
         yield from finished_rows(reader.rows(lines), lines, schema=schema, decoding=decoding, path=content.planned.path)
 
 
@@ -187,8 +187,8 @@ class JsonRows:
         self._times = decoding.times
         self._read = read
         self._schema = own_columns(schema, decoding)
-        as_text = _mapped(self._schema, _text_type)
-        self._as_read = _mapped(as_text, _with_digit)
+        as_text = _map_schema(self._schema, _text_type)
+        self._as_read = _map_schema(as_text, _with_digit)
         self._spelling = Spelling(self._schema)
 
     def rows(self, lines: LineBlock, undecoded: Collection[int] = ()) -> DecodedRows:
@@ -200,7 +200,7 @@ class JsonRows:
             return self._bounded_rows(lines)
         bounded = np.setdiff1d(np.arange(len(lines)), list(refused))
         if len(bounded):
-            rows = self._bounded_rows(LineBlock(lines.joined(bounded), lines.stand_in))
+            rows = self._bounded_rows(LineBlock(lines.join(bounded), lines.stand_in))
         else:
             rows = DecodedRows()
         bad = {int(bounded[number]): reason for number, reason in rows.bad.items()}
@@ -217,7 +217,7 @@ class JsonRows:
         # arro3 accepts deeper nesting than Python's parser. Both return the same values for lines that both accept.
         for number in [number for number in rows.bad if is_regular[number]]:
             with contextlib.suppress(Exception):  # arro3 raises only Exception
-                rows.add(self._batch(one_line.joined(np.array([number])), 1), np.array([number]))
+                rows.add(self._batch(one_line.join(np.array([number])), 1), np.array([number]))
                 del rows.bad[number]
         return rows
 
@@ -232,7 +232,7 @@ class JsonRows:
 
         def take(start: int, end: int) -> None:
             piece = numbers[start:end]
-            rows.add(self._batch(lines.joined(piece), len(piece)), piece)
+            rows.add(self._batch(lines.join(piece), len(piece)), piece)
 
         # arro3 raises only Exception
         untaken = in_halves(take, len(numbers), Exception, smallest=_TOGETHER_MIN)
@@ -271,15 +271,15 @@ class JsonRows:
                 counts.append(len(objects[number]))
             struct = pa.array(values, pa.struct(list(self._as_read)))
             of_line = np.repeat(piece, counts)
-            rows.add(self._typed(pa.RecordBatch.from_struct_array(struct), len(values)), of_line)
+            rows.add(self._convert_batch(pa.RecordBatch.from_struct_array(struct), len(values)), of_line)
 
         for untaken in in_halves(take, len(numbers), _OF_VALUES):
             rows.bad[numbers[untaken.start]] = str(untaken.error)
 
     def _batch(self, data: bytes, count: int) -> pa.RecordBatch:
-        return self._typed(_decoded(data, self._as_read, count), count)
+        return self._convert_batch(_decode_lines(data, self._as_read, count), count)
 
-    def _typed(self, batch: pa.RecordBatch, count: int) -> pa.RecordBatch:
+    def _convert_batch(self, batch: pa.RecordBatch, count: int) -> pa.RecordBatch:
         types = self._schema.types
         columns = []
         for column, kind in zip(batch.columns, types, strict=True):
@@ -309,7 +309,7 @@ def _with_digit(kind: pa.DataType) -> pa.DataType:
     return make(kind.precision + 1, kind.scale + 1)
 
 
-def _decoded(data: bytes, schema: pa.Schema, count: int) -> pa.RecordBatch:
+def _decode_lines(data: bytes, schema: pa.Schema, count: int) -> pa.RecordBatch:
     reader = arro3.io.read_json(io.BytesIO(data), schema, batch_size=count)
     batches = list(pa.RecordBatchReader.from_stream(reader))
     if len(batches) != 1 or batches[0].num_rows != count:
@@ -317,7 +317,7 @@ def _decoded(data: bytes, schema: pa.Schema, count: int) -> pa.RecordBatch:
     return batches[0]
 
 
-def _mapped(schema: pa.Schema, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
+def _map_schema(schema: pa.Schema, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
     return pa.schema([(field.name, map_leaf_types(field.type, leaf)) for field in schema])
 
 

@@ -7,7 +7,7 @@ doubled commas: apache/arrow-rs#9204, apache/arrow-rs#10265.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +50,7 @@ class Spelling:
         Matching brackets are not checked, because arro3 checks them.
         """
         if lines.stand_in not in self._patterns:
-            self._patterns[lines.stand_in] = self._compiled(lines.stand_in)
+            self._patterns[lines.stand_in] = self._compile_pattern(lines.stand_in)
         regular, wrong = self._patterns[lines.stand_in]
         texts = _without_ends(lines)
         matches = pc.match_substring_regex(texts, regular)
@@ -62,7 +62,7 @@ class Spelling:
             regular_lines = regular_lines & ~has_many_digits.to_numpy(zero_copy_only=False)
         return regular_lines
 
-    def _compiled(self, stand_in: str) -> tuple[str, str]:
+    def _compile_pattern(self, stand_in: str) -> tuple[str, str]:
         """Return the pattern of regular lines, and the pattern of lines with a wrong number, which may be empty."""
         space = rf"[ \t\r{re.escape(stand_in)}]*"
         return _regular_line(space), "|".join(_wrong_numbers(self._schema, space))
@@ -102,7 +102,15 @@ def _wrong_numbers(schema: pa.Schema, space: str) -> Iterator[str]:
             yield f"[\\[:,]{space}{wrong}"
 
 
-def _numbers(name: str, kind: pa.DataType) -> Iterator[tuple[str, str, str]]:
+class _NumericField(NamedTuple):
+    """A numeric field, with the pattern of its wrong spellings."""
+
+    place: str  # `deep` is any place in the line
+    wrong: str
+    name: str
+
+
+def _numbers(name: str, kind: pa.DataType) -> Iterator[_NumericField]:
     """Yield place, pattern of wrong spellings and name of each numeric field; `deep` is any place in the line."""
     if pa.types.is_struct(kind):
         for field in kind:
@@ -119,7 +127,7 @@ def _numbers(name: str, kind: pa.DataType) -> Iterator[tuple[str, str, str]]:
     if pa.types.is_nested(item):
         place = "deep"
     for wrong in _wrong_spellings(leaf_types(item)):
-        yield place, wrong, name
+        yield _NumericField(place, wrong, name)
 
 
 def _wrong_spellings(kinds: Iterable[pa.DataType]) -> set[str]:

@@ -120,7 +120,7 @@ class RangeContent:
             yield from self.stored_pieces(max(start, middle), end, _SEARCH_BYTES)
             return
         position = 0
-        for piece in self._decoded():
+        for piece in self._decode_pieces():
             begin = max(0, start - position)
             position += len(piece)
             if end is not None and position >= end:
@@ -129,7 +129,7 @@ class RangeContent:
             if begin < len(piece):
                 yield piece[begin:]
 
-    def whole(self, bytes_max: int = FILE_BYTES_MAX) -> bytes:
+    def read_whole(self, bytes_max: int = FILE_BYTES_MAX) -> bytes:
         """Return the plain content.
 
         Raises:
@@ -152,11 +152,11 @@ class RangeContent:
         if not self.filters and self.file.size_bytes > _READ_BYTES:
             # Closing this file leaves the stored file open, because it is checked again.
             return as_file(RangeFile(self.planned.path, self.file.size_bytes, self.file.read_at))
-        plain = io.BytesIO(self.whole())
+        plain = io.BytesIO(self.read_whole())
         plain.name = self.planned.path  # the name in errors
         return plain
 
-    def _decoded(self) -> Iterator[bytes]:
+    def _decode_pieces(self) -> Iterator[bytes]:
         stored = self.stored_pieces(0, self.file.size_bytes)
         with stream_errors(self.planned.path):
             filters = self.filters
@@ -197,7 +197,7 @@ def line_blocks(
     else:
         begin = max(planned.start, start - len(separator))
     blocks = _whole_lines(content.pieces(begin, end), separator, planned.path, bytes_max)
-    blocks = _lines_between(blocks, begin, start=start, end=end, separator=separator)
+    blocks = _cut_lines_between(blocks, begin, start=start, end=end, separator=separator)
     if start:
         return blocks
     return _without_mark(blocks)
@@ -208,7 +208,7 @@ def first_lines(content: RangeContent, separator: bytes) -> Iterator[bytes]:
     return _whole_lines(content.pieces(enough=0), separator, content.planned.path)
 
 
-def _lines_between(blocks: Iterable[bytes], begin: int, start: int, end: int, separator: bytes) -> Iterator[bytes]:
+def _cut_lines_between(blocks: Iterable[bytes], begin: int, start: int, end: int, separator: bytes) -> Iterator[bytes]:
     """Yield the lines that start in `[start, end)`, from blocks of whole lines at the offset `begin`.
 
     If `begin` is before `start`, the first line starts after the first separator.

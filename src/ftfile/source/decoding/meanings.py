@@ -65,7 +65,7 @@ class _FileColumn:
 
     def values(self, array: pa.Array, target: pa.DataType) -> pa.Array:
         """Return values in Spark's type and calendar; `ValueError` if a value cannot be converted."""
-        array = self.times.converted(array, target)
+        array = self.times.convert(array, target)
         return array if array.type.equals(target) else array.cast(target)
 
 
@@ -91,7 +91,7 @@ class Meanings:
     _leaves: Mapping[str, Sequence[_FileColumn]]  # of the columns that Arrow reads with another meaning
     far: OrcTail | None = None
 
-    def applied(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of a batch that Arrow reads from the file, in the types of `schema` and in Spark's calendar.
 
         Raises:
@@ -101,19 +101,19 @@ class Meanings:
         for field in self.schema:
             column = batch.column(field.name)
             if field.name in self._leaves:
-                column = self._converted(column, field)
+                column = self._convert_column(column, field)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _converted(self, column: pa.Array, field: pa.Field) -> pa.Array:
+    def _convert_column(self, column: pa.Array, field: pa.Field) -> pa.Array:
         leaves = iter(self._leaves[field.name])  # `rebuild` visits the values in the order of the file's columns
 
-        def converted(array: pa.Array, target: pa.DataType) -> pa.Array:
+        def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
             return next(leaves).values(array, target)
 
         try:
             plain = column.cast(plain_type(column.type))
-            return rebuild(plain, field.type, converted)
+            return rebuild(plain, field.type, convert)
         except (pa.ArrowException, ValueError) as error:
             raise SchemaError(
                 f"column `{field.name}` cannot be read as {field.type}: it has {error}. Read the file with Spark, "
@@ -240,7 +240,7 @@ def _meanings(file: pq.FileMetaData, schema: pa.Schema) -> Meanings:
             fields.append(field)
             continue
         changed[field.name] = leaves
-        fields.append(field.with_type(_meant(plain, leaves)))
+        fields.append(field.with_type(_meant_type_of(plain, leaves)))
     return Meanings(schema, times, pa.schema(fields, schema.metadata), changed)
 
 
@@ -279,7 +279,7 @@ def _leaf(column: Any, kind: pa.DataType, calendars: ParquetCalendars) -> _FileC
     return _PLAIN
 
 
-def _meant(kind: pa.DataType, leaves: Iterable[_FileColumn]) -> pa.DataType:
+def _meant_type_of(kind: pa.DataType, leaves: Iterable[_FileColumn]) -> pa.DataType:
     remaining = iter(leaves)
     return map_leaf_types(kind, lambda leaf: next(remaining).type_of(leaf))
 

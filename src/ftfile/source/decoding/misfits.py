@@ -64,11 +64,11 @@ class ColumnsReader:
         Raises:
             SourceError: a value does not fit, with `badRecords=fail`.
         """
-        columns, failed = self._converted(batch)
+        columns, failed = self._convert_columns(batch)
         if not failed:
             yield batch_of(columns, self._schema, batch.num_rows)
         elif bad := self._misfits(batch, failed):
-            yield from self._without(batch, bad)
+            yield from self._drop_bad(batch, bad)
         else:  # each row fits, but one array cannot hold all of them, for example texts of more than 2 GiB
             middle = batch.num_rows // 2
             yield from self.rows(batch.slice(0, middle))
@@ -76,7 +76,7 @@ class ColumnsReader:
             return
         self._rows_before += batch.num_rows
 
-    def _converted(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], list[int]]:
+    def _convert_columns(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], list[int]]:
         """Return the converted columns, and the places of the columns with a value that does not fit."""
         columns, failed = [], []
         for place, (field, (name, cast)) in enumerate(zip(self._schema, self._casts, strict=True)):
@@ -106,18 +106,18 @@ class ColumnsReader:
                     break
         return bad
 
-    def _without(self, batch: pa.RecordBatch, bad: dict[int, Misfit]) -> Iterator[pa.RecordBatch]:
+    def _drop_bad(self, batch: pa.RecordBatch, bad: dict[int, Misfit]) -> Iterator[pa.RecordBatch]:
         """Yield the good rows of a batch. With a column for bad records, also yield the bad rows, in their places."""
         number, misfit = min(bad.items())
         if self._corrupt is None:
-            shown = self._shown(batch, number, misfit)
+            shown = self._show_value(batch, number, misfit)
             if self._fails:
                 raise bad_record(shown, self._corrupt_name)
             _log.warning("dropped %d records of %s, the first: %s", len(bad), self._path, shown)
         is_good = np.ones(batch.num_rows, np.bool_)
         is_good[list(bad)] = False
         good = np.flatnonzero(is_good)
-        columns, failed = self._converted(batch.take(numbers_from(good)))
+        columns, failed = self._convert_columns(batch.take(numbers_from(good)))
         assert not failed, "all good rows of a batch fit in one batch"
         rows = batch_of(columns, self._schema, len(good))
         if self._corrupt is not None:
@@ -128,7 +128,7 @@ class ColumnsReader:
         if rows.num_rows:
             yield rows
 
-    def _shown(self, batch: pa.RecordBatch, number: int, misfit: Misfit) -> str:
+    def _show_value(self, batch: pa.RecordBatch, number: int, misfit: Misfit) -> str:
         field = self._schema.field(misfit.column)
         name, cast = self._casts[misfit.column]
         assert cast is not None
@@ -160,11 +160,11 @@ def _text(value: object) -> str:
 def _values(cast: ColumnCast, array: pa.Array) -> list[Any]:
     """Return values of a column as JSON values. Invalid bytes become U+FFFD."""
     plain = cast.as_plain(array)
-    shown = rebuild(plain, map_leaf_types(plain.type, _shown_type), _as_shown)
+    shown = rebuild(plain, map_leaf_types(plain.type, _type_to_show), _as_shown)
     return [_json_value(value) for value in shown.to_pylist()]
 
 
-def _shown_type(kind: pa.DataType) -> pa.DataType:
+def _type_to_show(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string(kind):
         return pa.binary()  # Python cannot represent a text with invalid bytes
     if pa.types.is_temporal(kind):

@@ -19,7 +19,7 @@ from ftfile.core.errors import SchemaError
 from ftfile.formats.reading.batches import batch_of
 from ftfile.formats.reading.read_errors import corrupt, reading_errors
 from ftfile.rows.buffers import from_numpy, is_valid, leaf_types, rebuild, values_of
-from ftfile.rows.orc_messages import bytes_field, chunks, fields, number_field, plain
+from ftfile.rows.orc_messages import bytes_field, chunks, decode_message, fields, number_field
 from ftfile.rows.orc_runs import read_rle_v1, read_rle_v2
 from ftfile.rows.zone_clocks import clocks_of, instants_of
 from ftfile.source.decoding.orc_tails import bytes_of, first_values, messages, number_of, read_at
@@ -187,7 +187,7 @@ class _StripeDecoder:
         if not count:
             return np.empty(0, np.int64)
         [stream] = [part for part in self.stripe.streams if (part.kind, part.column) == (_FRACTIONS, number)]
-        data = plain(read_at(self.file, stream.start, stream.length), self.codec)
+        data = decode_message(read_at(self.file, stream.start, stream.length), self.codec)
         encoding = self.stripe.encodings[number]
         if encoding not in (_VERSION_1, _VERSION_2):
             raise ValueError(f"the encoding {encoding} of column {number}")

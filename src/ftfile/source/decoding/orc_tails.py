@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from ftfile.rows.buffers import read_varint
-from ftfile.rows.orc_messages import fields, plain
+from ftfile.rows.orc_messages import decode_message, fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ _STRIPE_START, _STRIPE_INDEX, _STRIPE_DATA, _STRIPE_FOOTER = 1, 2, 3, 4
 _STREAMS, _ENCODINGS, _ZONE = 1, 2, 3
 _STREAM_KIND, _STREAM_COLUMN, _STREAM_LENGTH, _ENCODING_KIND = 1, 2, 3, 1
 
-_CODECS = frozenset({0, 1, 2, 5})  # codecs that `orc_messages.plain` decompresses
+_CODECS = frozenset({0, 1, 2, 5})  # codecs that `orc_messages.decode_message` decompresses
 
 
 class ColumnStream(NamedTuple):
@@ -89,7 +89,7 @@ class OrcTail(NamedTuple):
     def _stripe(self, file: BinaryIO, message: dict[int, int | bytes]) -> Stripe:
         start = number_of(message.get(_STRIPE_START))
         end = start + number_of(message.get(_STRIPE_INDEX)) + number_of(message.get(_STRIPE_DATA))
-        footer = plain(read_at(file, end, number_of(message.get(_STRIPE_FOOTER))), self.codec)
+        footer = decode_message(read_at(file, end, number_of(message.get(_STRIPE_FOOTER))), self.codec)
         streams, encodings, zone = [], [], None
         for number, value, _ in fields(footer):
             if number == _STREAMS:

@@ -191,7 +191,7 @@ class LineBlock:
             return line.replace(self.stand_in, "\n")
         return line
 
-    def joined(self, numbers: NDArray[np.integer]) -> bytes:
+    def join(self, numbers: NDArray[np.integer]) -> bytes:
         """Return the bytes of some lines, whose numbers are sorted."""
         if len(numbers) == len(self):
             return self.block
@@ -211,10 +211,10 @@ def lines_of(text: bytes, separator: bytes) -> LineBlock:
     """
     if separator == b"\n":
         return LineBlock(text.replace(b"\r\n", b"\n") if b"\r" in text else text)
-    return joined_lines(text.split(separator)[:-1])
+    return join_lines(text.split(separator)[:-1])
 
 
-def joined_lines(records: Sequence[bytes]) -> LineBlock:
+def join_lines(records: Sequence[bytes]) -> LineBlock:
     """Return records, which may contain line feeds, as lines; raises as `lines_of`."""
     used = b"".join(records)
     if b"\n" not in used:

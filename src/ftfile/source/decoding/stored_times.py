@@ -58,7 +58,7 @@ class StoredTimes:
             "Set the option timeZone to the writer's time zone, or read the column as TIMESTAMP_NTZ"
         )
 
-    def converted(self, array: pa.Array, target: pa.DataType) -> pa.Array:
+    def convert(self, array: pa.Array, target: pa.DataType) -> pa.Array:
         """Return dates or times in Spark's calendar and clocks; `ValueError` if a value cannot be converted."""
         if pa.types.is_date32(array.type):
             return _dates(array, self.dates)

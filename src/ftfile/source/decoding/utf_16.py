@@ -84,11 +84,11 @@ def _error_handler(encoding: str, decoding: FileDecoding) -> str:
     if is_bad_record:
         replacement = _CONTROL_CHARACTER
     name = f"ftfile.{encoding}.{line_end!r}.{replacement!r}"
-    codecs.register_error(name, partial(_replaced, line_end.encode(encoding), replacement))
+    codecs.register_error(name, partial(_replace_line_end, line_end.encode(encoding), replacement))
     return name
 
 
-def _replaced(line_end: bytes, replacement: str, error: UnicodeError) -> tuple[str, int]:
+def _replace_line_end(line_end: bytes, replacement: str, error: UnicodeError) -> tuple[str, int]:
     """Return the replacement of malformed text, and the offset at which decoding continues, as in Java.
 
     The first half of a surrogate pair also replaces the next character. Spark splits lines before it decodes them, so a

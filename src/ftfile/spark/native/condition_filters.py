@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime
 import tempfile  # noqa: TID251 - for what Spark reads at once, and nothing else
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from ftfile.core.logs import get_logger
 from ftfile.rows.predicate import all_of, any_of
 from ftfile.spark.filters import comparison
-from ftfile.spark.native.conditions import filtered
+from ftfile.spark.native.conditions import filter_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ def filters_of(spark: SparkSession, schema: StructType, where: str | Mapping[str
     try:
         with tempfile.TemporaryDirectory(prefix="ftfile-load-") as folder:
             rows = spark.read.schema(schema).parquet(f"file://{folder}")
-        query: Any = filtered(rows, where)._jdf.queryExecution()  # noqa: SLF001 - what follows has no other way
+        query: Any = filter_frame(rows, where)._jdf.queryExecution()  # noqa: SLF001 - what follows has no other way
         jvm: Any = spark._jvm  # noqa: SLF001
         current = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
         plan = query.optimizedPlan()
@@ -103,23 +103,32 @@ class _Translation:
             return all_of(parts) if (kind == "And") != negated else any_of(parts)
         if kind == "Not":
             return self.filter_of(expression.child(), depth + 1, negated=not negated)
-        return comparison(*_compared(kind, expression), negated=negated)
+        found = _translate_comparison(kind, expression)
+        return comparison(found.kind, found.path, found.value, negated=negated)
 
 
-def _compared(kind: str, expression: Any) -> tuple[str, tuple[str, ...], object]:  # noqa: ANN401 - of the JVM
+class _Comparison(NamedTuple):
+    """The class of a filter with its column and value."""
+
+    kind: str
+    path: tuple[str, ...]
+    value: object
+
+
+def _translate_comparison(kind: str, expression: Any) -> _Comparison:  # noqa: ANN401 - of the JVM
     """Return the class of the filter of an expression that joins no others, and its column and value."""
     if kind in _NULL_TESTS:
-        return kind, _path(expression.child()), None
+        return _Comparison(kind, _path(expression.child()), None)
     if kind in _SIGNS and _name(expression.left()) == "Literal":
-        return _SIGNS[kind], _path(expression.right()), _literal(expression.left())
+        return _Comparison(_SIGNS[kind], _path(expression.right()), _literal(expression.left()))
     if kind in _SIGNS:
-        return kind, _path(expression.left()), _literal(expression.right())
+        return _Comparison(kind, _path(expression.left()), _literal(expression.right()))
     if kind in _TEXTS:
-        return _TEXTS[kind], _path(expression.left()), _literal(expression.right())
+        return _Comparison(_TEXTS[kind], _path(expression.left()), _literal(expression.right()))
     if kind in ("In", "InSet"):
         column, values = _list(kind, expression)
-        return "In", _path(column), values
-    return "EqualTo", _path(expression), True
+        return _Comparison("In", _path(column), values)
+    return _Comparison("EqualTo", _path(expression), value=True)
 
 
 def _list(kind: str, expression: Any) -> tuple[Any, tuple[object, ...]]:  # noqa: ANN401 - of the JVM

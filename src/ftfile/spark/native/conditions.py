@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
-def at_once(spark: SparkSession, where: str | Mapping[str, object] | None) -> str | Mapping[str, object] | None:
+def check_at_once(spark: SparkSession, where: str | Mapping[str, object] | None) -> str | Mapping[str, object] | None:
     """Return a condition with literals instead of the current time; unchanged if ftfile cannot parse it.
 
     The literals are in the time zone of the session.
@@ -33,7 +33,7 @@ def at_once(spark: SparkSession, where: str | Mapping[str, object] | None) -> st
         return where
 
 
-def filtered(frame: DataFrame, where: str | Mapping[str, object] | None) -> DataFrame:
+def filter_frame(frame: DataFrame, where: str | Mapping[str, object] | None) -> DataFrame:
     """Return the rows for which a condition is true."""
     if where is None:
         return frame

@@ -57,7 +57,7 @@ def plan_groups(
     """
     assert snapshot.schema is not None, "a directory without a commit has no rows"
     planner = _Planner(snapshot, is_sealed=keys_of(directory.file_system) is not None, legacy_times=legacy_times)
-    absent = _absent(directory, snapshot)
+    absent = list_absent_files(directory, snapshot)
     table = snapshot.adds
     if not isinstance(table, AddTable):
         table = AddTable(single_adds=dict(table))
@@ -69,7 +69,7 @@ def plan_groups(
     return planner.ways()
 
 
-def _absent(directory: Directory, snapshot: Snapshot) -> dict[str, str]:
+def list_absent_files(directory: Directory, snapshot: Snapshot) -> dict[str, str]:
     """Return the adds of a snapshot that are not at their final names, by id, with the reason.
 
     A part of the newest version is published, unless the log contains it as unpublished.

@@ -39,7 +39,7 @@ def python() -> str:
         )
     if is_plain(program):
         return program
-    link = _linked(program) if os.path.basename(program) == LAUNCHER else None  # an interpreter needs its own path
+    link = _follow_link(program) if os.path.basename(program) == LAUNCHER else None  # an interpreter needs its own path
     if link is None:
         _log.warning(
             "Spark finds no data source, because the path of its Python contains a space or another special character: "
@@ -63,7 +63,7 @@ def _is_started(program: str) -> bool:
     return is_same or os.path.basename(command) == os.path.basename(program)
 
 
-def _linked(program: str) -> str | None:
+def _follow_link(program: str) -> str | None:
     """Return the path of a link to a program, or None if no link can be created."""
     home = os.environ.get("HOME")
     cache = os.environ.get("XDG_CACHE_HOME") or (os.path.join(home, ".cache") if home else "")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
     from ftfile.storage.hdfs.credentials.token_file import DelegationToken
-    from ftfile.storage.hdfs.settings import HadoopSettings
+    from ftfile.storage.hdfs.settings import FileSettings, HadoopSettings
 
 
 # The NameNode counts characters; a path has at most as many characters as bytes.
@@ -44,7 +44,7 @@ Arguments = ParamSpec("Arguments")
 _log = get_logger(__name__)
 
 # Roots where the settings for new files were tried.
-_proven: PerProcess[set[tuple[str, tuple[int | None, int | None, int]]]] = PerProcess(set)
+_proven: PerProcess[set[tuple[str, FileSettings]]] = PerProcess(set)
 
 
 class HadoopFileSystem(FileSystem):
@@ -90,7 +90,7 @@ class HadoopFileSystem(FileSystem):
             return
         self.make_directories(directory)
         path = join(directory, f".{self.context.ids.unique()}.tmp")
-        full = self._full("create_exclusive", path)
+        full = self._full_path_of("create_exclusive", path)
         try:
             self._do_repeatable("create_exclusive", path, self._write_whole, full, b"")
             mode = self.do("stat", path, self._mode, full)
@@ -107,18 +107,18 @@ class HadoopFileSystem(FileSystem):
         _proven.here.add((self.where, asked))
 
     def stat(self, path: str) -> FileInfo:
-        full = self._full("stat", path)
+        full = self._full_path_of("stat", path)
         return self.do("stat", path, self._status, full)._replace(path=path)
 
     def list(self, path: str) -> list[FileInfo]:
-        full = self._full("list", path)
+        full = self._full_path_of("list", path)
         children = self.do("list", path, self._children, full)
         if len(children) == 1 and not children[0].path:
             raise NotADirectory("list", path, "it is a file, not a directory")
         return [child._replace(path=join(path, child.path)) for child in children]
 
     def make_directories(self, path: str) -> None:
-        full = self._full("make_directories", path)
+        full = self._full_path_of("make_directories", path)
         try:
             is_made = self._do_repeatable(
                 "make_directories", path, self._make, full, mode=self._settings.directory_mode
@@ -131,10 +131,10 @@ class HadoopFileSystem(FileSystem):
             )
 
     def sync_directory(self, path: str) -> None:
-        self._full("sync_directory", path)
+        self._full_path_of("sync_directory", path)
 
     def rename(self, source: str, target: str) -> None:
-        full_source, full_target = self._full("rename", source), self._full("rename", target)
+        full_source, full_target = self._full_path_of("rename", source), self._full_path_of("rename", target)
         try:
             self.do("rename", source, self._move, full_source, full_target=full_target)
         except NotFound as error:
@@ -144,7 +144,7 @@ class HadoopFileSystem(FileSystem):
 
     def create_exclusive(self, path: str, content: bytes) -> None:
         """Write, sync, close and measure a temporary file, then rename it."""
-        full = self._full("create_exclusive", path)
+        full = self._full_path_of("create_exclusive", path)
         tried: list[str] = []
 
         def write() -> None:
@@ -167,7 +167,7 @@ class HadoopFileSystem(FileSystem):
             all(map(self.discard, tried))  # ends at the first failure, since the storage is down
 
     def put(self, path: str, content: bytes) -> None:
-        full = self._full("put", path)
+        full = self._full_path_of("put", path)
         try:
             self._put(path, full, content)
         except NotFound:
@@ -175,14 +175,14 @@ class HadoopFileSystem(FileSystem):
             self._status_for("put", path, full)
 
     def delete(self, path: str) -> None:
-        full = self._full("delete", path)
+        full = self._full_path_of("delete", path)
         # The server would also delete an empty directory.
         is_directory = self._status_for("delete", path, full).is_directory
         if is_directory or not self.do("delete", path, self._remove, full):
             raise NotFound("delete", path, "the file does not exist")
 
     def remove_directory(self, path: str) -> bool:
-        full = self._full("remove_directory", path)
+        full = self._full_path_of("remove_directory", path)
         try:
             directory = self._status_for("remove_directory", path, full).is_directory
         except NotFound:
@@ -230,11 +230,11 @@ class HadoopFileSystem(FileSystem):
             return repeated_call()
         except CredentialsRefused as error:
             if not self._use_other_credentials(error):
-                raise self._explained(error) from error
+                raise self._explain_refusal(error) from error
         try:
             return repeated_call()
         except CredentialsRefused as error:
-            raise self._explained(error) from error
+            raise self._explain_refusal(error) from error
 
     def _use_other_credentials(self, error: CredentialsRefused) -> bool:
         """Connect with the current token of this process. Return False if it is the same token as before, or none."""
@@ -254,7 +254,7 @@ class HadoopFileSystem(FileSystem):
         _log.info("%s refused the credentials of this process, which has a new token now: trying it", self.where)
         return True
 
-    def _explained(self, error: CredentialsRefused) -> PermissionDenied:
+    def _explain_refusal(self, error: CredentialsRefused) -> PermissionDenied:
         """Return the error for users. It names the login that failed, or the source of the refused token."""
         detail = error.detail
         login = self._settings.login
@@ -343,7 +343,7 @@ class HadoopFileSystem(FileSystem):
         if size_bytes != length:
             raise StorageError("create_exclusive", path, f"{size_bytes} of {length} bytes reached {self.where}")
 
-    def _full(self, operation: str, path: str) -> str:
+    def _full_path_of(self, operation: str, path: str) -> str:
         check_hdfs_name(operation, path)
         if path:
             return f"{self._prefix}/{path}"

@@ -57,10 +57,10 @@ class DriverEnvironment(str):
         if token is not None:
             warn_before_end(token)
             tokens.append(token)
-        return _received, (str(self), self._url, tokens)
+        return _receive_environment, (str(self), self._url, tokens)
 
 
-def _received(text: str, url: str, tokens: Sequence[DelegationToken]) -> DriverEnvironment:
+def _receive_environment(text: str, url: str, tokens: Sequence[DelegationToken]) -> DriverEnvironment:
     receive_tokens(tokens)
     return DriverEnvironment(text, url)
 

@@ -103,7 +103,7 @@ def _meanings_by_class() -> dict[str, tuple[type[StorageError], str]]:
     return meanings
 
 
-def expired(operation: str, path: str, where: str, reason: str) -> CredentialsRefused:
+def error_of_expired(operation: str, path: str, where: str, reason: str) -> CredentialsRefused:
     """Return the error for an expired Kerberos ticket; `reason` is the message of the library."""
     detail = (
         f"the Kerberos ticket of this process has expired, and {where} requires one: renew it (kinit -R) or get a new "

@@ -87,7 +87,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
         return type(self), (self._url, self.root, self._settings, self.context)
 
     def create(self, path: str) -> OutputStream:
-        full = self._full("create", path)
+        full = self._full_path_of("create", path)
         file = self._create(path, full)
         try:
             self.do("create", path, self._check_replicated, full)
@@ -112,7 +112,7 @@ class NativeHdfsFileSystem(HadoopFileSystem):
 
     def open(self, path: str) -> InputFile:
         """Open a file for reads; the library sees synced bytes only after the writer has closed the file."""
-        full = self._full("open", path)
+        full = self._full_path_of("open", path)
         reader = self.do("open", path, self._reader, full)
 
         def read(offset: int, length: int) -> bytes:

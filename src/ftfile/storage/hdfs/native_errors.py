@@ -17,7 +17,7 @@ from ftfile.core.errors import (
 )
 from ftfile.storage.api import READING
 from ftfile.storage.calls import NoThreadError
-from ftfile.storage.hdfs.java_errors import expired, no_ticket, remote_error
+from ftfile.storage.hdfs.java_errors import error_of_expired, no_ticket, remote_error
 from ftfile.storage.hdfs.native_nodes import NoConfigurationError, NoNameNodeError, WebPortError
 
 if TYPE_CHECKING:
@@ -50,15 +50,15 @@ def native_errors(operation: str, path: str, where: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, NotImplementedError, ValueError) as error:
-        raise _translated(operation, path, where, error) from error
+        raise _translate_error(operation, path, where, error) from error
     except BaseException as error:
         # This class is not exported by hdfs-native 0.14, and is not derived from `Exception`.
         if (type(error).__module__, type(error).__name__) != ("pyo3_runtime", "PanicException"):
             raise
-        raise _translated(operation, path, where, RuntimeError(str(error))) from error
+        raise _translate_error(operation, path, where, RuntimeError(str(error))) from error
 
 
-def _translated(operation: str, path: str, where: str, error: Exception) -> StorageError:
+def _translate_error(operation: str, path: str, where: str, error: Exception) -> StorageError:
     text = str(error)
     line = text.partition("\n")[0]
     if isinstance(error, WebPortError | NoConfigurationError):
@@ -77,7 +77,7 @@ def _translated(operation: str, path: str, where: str, error: Exception) -> Stor
 def _library_error(operation: str, path: str, where: str, text: str) -> StorageError:
     """Return the interface's error for an error of the library with this text."""
     if _EXPIRED.search(text):
-        return expired(operation, path, where, reason=text)
+        return error_of_expired(operation, path, where, reason=text)
     if _NO_TICKET.search(text):
         return no_ticket(operation, path, where, reason=text)
     if _NO_SYNC in text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ftfile.core.errors import ConfigError, Unsupported
 from ftfile.core.units import parse_size_bytes
@@ -32,6 +32,14 @@ _MODE = re.compile("0?[01]?[0-7]{3}")
 _CHECKSUM_BYTES = 512  # of content for each checksum; blocks contain whole checksums
 
 
+class FileSettings(NamedTuple):
+    """Settings for new files."""
+
+    replication: int | None
+    block_size: int | None
+    mode: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadoopSettings:
     """Checked settings; the server decides settings that are None."""
@@ -48,9 +56,9 @@ class HadoopSettings:
     login: Login | None = None  # by a keytab, which is preferred to tickets and tokens
 
     @property
-    def of_files(self) -> tuple[int | None, int | None, int] | None:
+    def of_files(self) -> FileSettings | None:
         """Return replication, block size and permissions for new files, or None if none of them is set."""
-        asked = self.replication, self.block_size, self.file_mode
+        asked = FileSettings(self.replication, self.block_size, self.file_mode)
         if asked == (None, None, _FILE_MODE):
             return None
         return asked

@@ -12,7 +12,7 @@ import functools
 import getpass
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ftfile.core.errors import (
     AlreadyExists,
@@ -52,6 +52,14 @@ Result = TypeVar("Result")
 _log = get_logger(__name__)
 
 
+class _BegunUpload(NamedTuple):
+    """An upload of a file."""
+
+    status: dict[str, Any]  # of the file
+    upload: Upload
+    target: str
+
+
 class WebHdfsFileSystem(HadoopFileSystem):
     """A directory of HDFS, accessed through the web servers of NameNode and DataNodes.
 
@@ -78,7 +86,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         return type(self), (self._scheme, self._authority, self.root, self._settings, self.context)
 
     def create(self, path: str) -> OutputStream:
-        full = self._full("create", path)
+        full = self._full_path_of("create", path)
         self.do("create", path, self._create_empty, path, full=full)
         return WebStream(path, full, self)
 
@@ -90,14 +98,14 @@ class WebHdfsFileSystem(HadoopFileSystem):
             self._upload_all(full, b"", overwrite=False)
 
     def open(self, path: str) -> InputFile:
-        full = self._full("open", path)
+        full = self._full_path_of("open", path)
         status = self.do("open", path, self._status, full)
         if status.is_directory:
             raise NotFound("open", path, "it is a directory, not a file")
         return RangeFile(path, status.size_bytes, functools.partial(self._read_range, path, full))
 
     def read(self, path: str, bytes_max: int | None = None) -> bytes:
-        full = self._full("read", path)
+        full = self._full_path_of("read", path)
         return self.do("read", path, self._client.content, full, offset=0, length=None, bytes_max=bytes_max)
 
     def _put(self, path: str, full: str, content: bytes) -> None:
@@ -124,7 +132,7 @@ class WebHdfsFileSystem(HadoopFileSystem):
         """Return the id of a file, which a rename does not change."""
         return int(self._client.status(full)["fileId"])
 
-    def begin(self, operation: str, path: str, full: str) -> tuple[dict[str, Any], Upload, str]:
+    def begin(self, operation: str, path: str, full: str) -> _BegunUpload:
         """Start to send the content of an empty file; return the status of the file, the upload, and its target.
 
         A DataNode that cannot be reached has not changed the file, so the NameNode is asked for another one. An
@@ -139,7 +147,8 @@ class WebHdfsFileSystem(HadoopFileSystem):
                 target = self.temporary_name(full)
             return self.upload(target, overwrite=True, first_word_s=first_word_s), target
 
-        return status, *self.do(operation, path, upload)
+        sent, target = self.do(operation, path, upload)
+        return _BegunUpload(status, sent, target)
 
     def replace(self, operation: str, path: str, temporary: str, full: str) -> None:
         """Move a complete file of this process to the name of an empty file of this process."""
@@ -289,7 +298,7 @@ class WebStream(OutputStream):
         if len(self._chunk) + data.nbytes < CHUNK_BYTES:
             self._chunk += data
             return
-        upload = self._started("write")
+        upload = self._start_upload("write")
         with web_errors("write", self.path, self._fs.where):
             self._send(upload, self._chunk)
             self._chunk.clear()
@@ -317,7 +326,7 @@ class WebStream(OutputStream):
         self._finish()
 
     def _finish(self) -> None:
-        upload = self._started("close")
+        upload = self._start_upload("close")
         with web_errors("close", self.path, self._fs.where):
             self._send(upload, self._chunk)
             upload.finish()
@@ -332,7 +341,7 @@ class WebStream(OutputStream):
                 self._fs.discard(self._target)
         return self._fs.discard(self._full)
 
-    def _started(self, operation: str) -> Upload:
+    def _start_upload(self, operation: str) -> Upload:
         if self._upload is None:
             status, self._upload, self._target = self._fs.begin(operation, self.path, self._full)
             self._empty_file, self._checksum = int(status["fileId"]), checksum_for(status)

@@ -17,11 +17,11 @@ from hdfs.util import HdfsError
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, OutcomeUnknown, StorageError, Unavailable
-from ftfile.core.logs import redacted
+from ftfile.core.logs import redact
 from ftfile.storage.api import READING
 from ftfile.storage.calls import DATA_BYTES, NoThreadError, limit_s, run_within
 from ftfile.storage.connections import CancellableConnection, cancellable_pools, limit_first_word
-from ftfile.storage.hdfs.java_errors import IPC_PORT, expired, no_ticket, remote_error
+from ftfile.storage.hdfs.java_errors import IPC_PORT, error_of_expired, no_ticket, remote_error
 from ftfile.storage.hdfs.web_security import NoTicketError, check_tls, kerberos_auth
 from ftfile.storage.hdfs.webhdfs_files import UNAUTHORISED, Upload, connect_timeout_s, refusal
 from ftfile.storage.hdfs.webhdfs_nodes import UNHEARD_MAX, SilentNodeError
@@ -68,7 +68,9 @@ class _Session(requests.Session):
     def request(self, method: str, url: str, **more: Any) -> requests.Response:  # type: ignore[override] # noqa: ANN401
         node = self._nodes.node_of(url)
         try:
-            response = self._whole(functools.partial(super().request, method, url, **{**more, "stream": True}), node)
+            response = self._read_whole(
+                functools.partial(super().request, method, url, **{**more, "stream": True}), node
+            )
         except requests.RequestException as error:
             if error.request is None:
                 asked_url = url
@@ -76,7 +78,7 @@ class _Session(requests.Session):
                 asked_url = str(error.request.url)
             check_tls(asked_url, error)
             # The text and the cause of this error contain the URL with the token.
-            text = redacted(str(error))
+            text = redact(str(error))
             asked = self._nodes.node_of(asked_url)
             if not asked:
                 if isinstance(error, requests.Timeout) and (first_word_s := self._nodes.first_word_s()):
@@ -142,7 +144,7 @@ class _Session(requests.Session):
         except (requests.RequestException, OSError):
             return None
 
-    def _whole(self, send: Callable[[], requests.Response], node: str) -> requests.Response:
+    def _read_whole(self, send: Callable[[], requests.Response], node: str) -> requests.Response:
         """Return a complete answer, or raise `RequestException`."""
         line = CancellableConnection(self._timeout_s)
         carry = functools.partial(line.carry, send)
@@ -361,14 +363,14 @@ def web_errors(operation: str, path: str, where: str) -> Iterator[None]:
     try:
         yield
     except _ERRORS as error:
-        raise _translated(operation, path, where, error) from error
+        raise _translate_error(operation, path, where, error) from error
 
 
-def _translated(operation: str, path: str, where: str, error: Exception) -> StorageError:
+def _translate_error(operation: str, path: str, where: str, error: Exception) -> StorageError:
     if isinstance(error, NoTicketError):
         refused = no_ticket
         if "expired" in str(error):
-            refused = expired
+            refused = error_of_expired
         return refused(operation, path, where, reason=str(error))
     if isinstance(error, HdfsError) and error.exception == UNAUTHORISED:
         return no_ticket(operation, path, where, reason="401, Authentication required")

@@ -20,7 +20,7 @@ import google_crc32c
 import requests
 from hdfs.util import HdfsError
 
-from ftfile.core.logs import redacted
+from ftfile.core.logs import redact
 from ftfile.storage.calls import DATA_BYTES, run_within
 from ftfile.storage.hdfs.web_security import check_tls, tls_context
 
@@ -209,6 +209,6 @@ def refusal(server: str, status: int, text: bytes) -> HdfsError:
     try:
         exception_json = json.loads(text)["RemoteException"]
         # A server, or a proxy, can repeat the request in its answer.
-        return HdfsError(redacted(str(exception_json["message"])), exception=str(exception_json["exception"]))
+        return HdfsError(redact(str(exception_json["message"])), exception=str(exception_json["exception"]))
     except (ValueError, KeyError, TypeError):
-        return HdfsError(f"{server} answered {status}: {redacted(repr(text))[:200]}")
+        return HdfsError(f"{server} answered {status}: {redact(repr(text))[:200]}")

@@ -127,7 +127,7 @@ class S3Client:
             # No `with` block: it bypasses the checks of botocore 1.44, and waits for a read that hangs.
             content: bytes = run_within(timeout_s, functools.partial(answer["Body"].read, amount), cut=connection.cut)
         except (self._errors.BotoCoreError, OSError) as error:
-            raise self._translated(operation, path, where, error, reads=True) from error
+            raise self._translate_error(operation, path, where, error, reads=True) from error
         if amount is not None:
             answer["Body"].close()  # the rest of the content is not read
         return content, answer
@@ -157,7 +157,7 @@ class S3Client:
             if self._is_refused_header(error):
                 # The error of the library contains the header.
                 raise PermissionDenied(operation, path, f"{_NO_HEADER} (for {where})") from None
-            raise self._translated(operation, path, where, error, reads=method in _READS) from error
+            raise self._translate_error(operation, path, where, error, reads=method in _READS) from error
         self._has_answered = True
         return answer
 
@@ -200,7 +200,7 @@ class S3Client:
             isinstance(cause, ValueError) and str(cause).startswith("Invalid header value")
         )
 
-    def _translated(self, operation: str, path: str, where: str, error: Exception, *, reads: bool) -> StorageError:
+    def _translate_error(self, operation: str, path: str, where: str, error: Exception, *, reads: bool) -> StorageError:
         """Return the error of the interface for an error of the library.
 
         Args:

@@ -207,7 +207,7 @@ def kill_states(file_system: CrashingFileSystem) -> Iterator[KillState]:
 def _outcomes(replay: Replay, limit: int | None, ids: SeededIds, *, in_order: bool) -> Iterable[tuple[Disk, Loss]]:
     every = replay.outcomes()
     if not in_order:
-        every = itertools.chain(every, replay.reordered())
+        every = itertools.chain(every, replay.replay_reordered())
     if limit is None:
         return every
     outcomes = list(itertools.islice(every, limit + 1))

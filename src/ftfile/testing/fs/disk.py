@@ -248,11 +248,11 @@ class Replay:
         """
         for survivors, lost in _survivals(self._pending):
             tree = self._tree_with(survivors)
-            unsynced = self._unsynced_in(tree)
+            unsynced = self._list_unsynced_in(tree)
             for contents in itertools.product(*(self._unsynced[number].results for number in unsynced)):
                 yield self._outcome(tree, lost, dict(zip(unsynced, contents, strict=True)))
 
-    def reordered(self) -> Iterator[tuple[Disk, Loss]]:
+    def replay_reordered(self) -> Iterator[tuple[Disk, Loss]]:
         """Yield disks of a file system that keeps only the order of changes of each name.
 
         Of the changes that are not durable, one is lost alone, or one survives alone, each with the changes that
@@ -277,19 +277,19 @@ class Replay:
         """
         while True:
             cuts = set()
-            for _ in range(_below(5, ids)):
-                cuts.add(_below(len(self._pending) + 1, ids))
-            by_name = _below(3, ids) == 0
+            for _ in range(_draw_below(5, ids)):
+                cuts.add(_draw_below(len(self._pending) + 1, ids))
+            by_name = _draw_below(3, ids) == 0
             survivors, lost = (_survival_by_name if by_name else _survival)(self._pending, cuts)
             tree = self._tree_with(survivors)
             if by_name:
                 names = self._old_names_with(survivors)
-                lost += _keep_names(tree, {path: names[path] for path in names if _below(4, ids) == 0})
+                lost += _keep_names(tree, {path: names[path] for path in names if _draw_below(4, ids) == 0})
             contents = {}
-            for number in self._unsynced_in(tree):
+            for number in self._list_unsynced_in(tree):
                 unsynced = self._unsynced[number]
                 choice = tuple(dict.fromkeys([*unsynced.results, *unsynced.more]))
-                contents[number] = choice[_below(len(choice), ids)]
+                contents[number] = choice[_draw_below(len(choice), ids)]
             yield self._outcome(tree, lost, contents)
 
     def _old_names_with(self, survivors: Sequence[_PendingChange]) -> dict[str, int]:
@@ -300,7 +300,7 @@ class Replay:
                 names[change.operation.path] = change.operation.number
         return names
 
-    def _unsynced_in(self, tree: Tree) -> list[int]:
+    def _list_unsynced_in(self, tree: Tree) -> list[int]:
         """Return the numbers of the unsynced files that have a name."""
         unsynced: set[int] = set()
         if self._unsynced:
@@ -310,7 +310,7 @@ class Replay:
         return sorted(unsynced)
 
     def _with_all_content(self, tree: Tree, lost: list[Operation]) -> tuple[Disk, Loss]:
-        contents = {number: self._unsynced[number].inode.content for number in self._unsynced_in(tree)}
+        contents = {number: self._unsynced[number].inode.content for number in self._list_unsynced_in(tree)}
         return self._outcome(tree, lost, contents)
 
     def _outcome(self, tree: Tree, lost: list[Operation], contents: dict[int, bytes]) -> tuple[Disk, Loss]:
@@ -468,6 +468,6 @@ def _keep_names(tree: Tree, names: Mapping[str, int]) -> list[Operation]:
     return lost
 
 
-def _below(limit: int, ids: IdSource) -> int:
+def _draw_below(limit: int, ids: IdSource) -> int:
     """Return a random number from 0 to `limit` - 1."""
     return int(ids.unique(), 16) % limit

@@ -32,10 +32,10 @@ class Command:
 def command(*examples: str) -> Callable[[Callable[..., None]], Command]:
     """Return a decorator that converts a function to a command with these examples."""
 
-    def made(function: Callable[..., None]) -> Command:
+    def make_command(function: Callable[..., None]) -> Command:
         return Command(function.__name__, _without_groups(function), examples)
 
-    return made
+    return make_command
 
 
 def epilog_of(examples: tuple[str, ...]) -> str:

@@ -192,7 +192,7 @@ def _print_summary(status: "DirectoryStatus", path: str) -> None:
             ("compactions due", f"{status.due:,}{_part(status.held, 'left out')}" if status.kind == "store" else None),
             ("open files", f"{len(status.open):,}{_part(status.due, 'due')}" if status.kind == "files" else None),
             ("not published", f"{len(status.unpublished):,}{_part(problems, 'stuck')}"),
-            ("not needed", _unneeded(status)),
+            ("not needed", _describe_unneeded(status)),
             ("in quarantine", status.quarantined or None),
         ]
     )
@@ -204,7 +204,7 @@ def _part(count: int, state: str) -> str:
     return ""
 
 
-def _unneeded(status: "DirectoryStatus") -> str | None:
+def _describe_unneeded(status: "DirectoryStatus") -> str | None:
     if status.unneeded_files is None:
         return None
     staged = f"{count_text(status.unneeded_files, 'staged file')} of {bytes_text(status.unneeded_bytes or 0)}"
@@ -311,7 +311,7 @@ def history(place: DirectoryOptions, *, limit: Newest = None, output: Output) ->
         TableColumn("seconds", _seconds_of, SECONDS, keep=4, hides_zero=True),
         TableColumn("bad", "bad_records", COUNT, keep=3, hides_zero=True),
         TableColumn("query or operation", _author_id, keep=2),
-        TableColumn("replaces", _replaced, keep=1),
+        TableColumn("replaces", _describe_replaced, keep=1),
         TableColumn("writer", "writer", keep=0, hides_zero=True),
         TableColumn("metadata", "user_metadata", keep=3, folds=True),
         TableColumn("txn", _transaction, keep=1),
@@ -363,7 +363,7 @@ def _print_version(details: "VersionDetails", *, is_store: bool) -> None:
             ("batch", commit.batch_id),
             ("operation", commit.operation_id),
             ("writer", commit.writer or None),
-            ("replaces", _replaced(commit)),
+            ("replaces", _describe_replaced(commit)),
             ("metadata", commit.user_metadata),
             ("transaction", _transaction(commit)),
             ("finished by", _reasons(commit)),
@@ -695,7 +695,7 @@ def _offset_text(offset: Any) -> str:  # noqa: ANN401 - any JSON
     return json_text(offset, separators=(",", ":"))
 
 
-def _replaced(version: "RecordedVersion") -> str | None:
+def _describe_replaced(version: "RecordedVersion") -> str | None:
     """Return the rows that a version replaces."""
     if version.overwrite:
         return "everything"

@@ -130,7 +130,7 @@ def flush(
     if not plan.files:
         place.require_log()
         _check_query(place, query_id)
-    report = change.complete(plan, f"finishes {_finished(plan)}" if plan.files else "", options)
+    report = change.complete(plan, f"finishes {_describe_finished(plan)}" if plan.files else "", options)
     output.show(report, _print_flush)
 
 
@@ -146,12 +146,12 @@ def _check_query(place: DirectoryOptions, query_id: str | None) -> None:
 
 def _print_flush(report: Report) -> None:
     if report.files:
-        print_result(report, "finish", "Finished", _finished(report))
+        print_result(report, "finish", "Finished", _describe_finished(report))
     else:
         put("Nothing to finish")
 
 
-def _finished(report: Report) -> str:
+def _describe_finished(report: Report) -> str:
     files = f"{count_text(report.files, 'file')} of {count_text(report.rows, 'row')}"
     if report.dry_run:
         return f"about {files}"
@@ -206,13 +206,13 @@ def compact(
         threads=threads,
     )
     plan = change.plan()
-    report = change.complete(plan, f"merges {_merged(plan)}" if plan.files_removed else "", options)
+    report = change.complete(plan, f"merges {_describe_merged(plan)}" if plan.files_removed else "", options)
     output.show(report, _print_compact)
 
 
 def _print_compact(report: Report) -> None:
     if report.files_removed:
-        print_result(report, "merge", "Merged", _merged(report))
+        print_result(report, "merge", "Merged", _describe_merged(report))
     else:
         put("Nothing to merge")
     if report.files_lost:
@@ -220,7 +220,7 @@ def _print_compact(report: Report) -> None:
         say(f"{files} were skipped: another process replaced them during the call", "yellow")
 
 
-def _merged(report: Report) -> str:
+def _describe_merged(report: Report) -> str:
     files = f"{count_text(report.files_removed, 'file')} of {bytes_text(report.bytes_removed)}"
     if report.dry_run:
         return f"{files} with {count_text(report.rows, 'row')} into about {report.files_written:,}"

@@ -51,7 +51,7 @@ class Output:
         """
         if self.json:
             for item in items:
-                print(printable_json(json.dumps(item, default=_plain, ensure_ascii=False)))
+                print(printable_json(json.dumps(item, default=_to_plain_items, ensure_ascii=False)))
             return
         is_cut = limit is None and is_terminal() and len(items) > SHOWN
         print_table(columns, items[-SHOWN:] if is_cut else items)
@@ -68,14 +68,14 @@ class Output:
 def print_document(document: object, path: str | None = None) -> None:
     """Print a value as one JSON document; objects with a remedy also contain the command for the path."""
 
-    def plain(value: object) -> object:
-        encoded = _plain(value)
+    def to_plain(value: object) -> object:
+        encoded = _to_plain_items(value)
         if isinstance(encoded, dict):
             return {**encoded, **_command_for(value, path or PATH)}
         return encoded
 
     indent = 2 if is_terminal() else None
-    print(printable_json(json.dumps(document, default=plain, ensure_ascii=False, indent=indent)))
+    print(printable_json(json.dumps(document, default=to_plain, ensure_ascii=False, indent=indent)))
 
 
 def _command_for(value: object, path: str) -> dict[str, object]:
@@ -95,7 +95,7 @@ def _command_for(value: object, path: str) -> dict[str, object]:
     return {}
 
 
-def _plain(value: object) -> object:
+def _to_plain_items(value: object) -> object:
     """Return a value with JSON types."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         document = {}

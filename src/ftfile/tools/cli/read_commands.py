@@ -19,7 +19,7 @@ from ftfile.tools.cli.directory_options import (
     version_of,
 )
 from ftfile.tools.cli.output import Json, Output
-from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
+from ftfile.tools.cli.row_formats import Format, RowPrinter, limit_rows
 from ftfile.tools.cli.store_commands import rows_of
 from ftfile.tools.cli.terminal import put
 
@@ -80,7 +80,7 @@ def cat(place: DirectoryOptions, choice: ReadArguments) -> None:
 def head(place: DirectoryOptions, rows: Rows = 10, *, choice: ReadArguments) -> None:
     """Print the first rows of a version, or of a finished file; only the files of these rows are read."""
     batches = choice.batches(place)
-    RowPrinter(batches.schema, choice.row_format, json=choice.json).print(limited(batches, rows))
+    RowPrinter(batches.schema, choice.row_format, json=choice.json).print(limit_rows(batches, rows))
 
 
 @command("ftfile tail /data/out -n 20", "ftfile tail -f /data/out --where \"level = 'ERROR'\"")

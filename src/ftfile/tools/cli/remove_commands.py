@@ -76,11 +76,11 @@ def _delete_files(change: MaintenanceCall, options: Confirmed, output: Output) -
     plan = change.plan()
     announcement = ""
     if plan.files:
-        announcement = f"deletes {_deleted(plan)}"
+        announcement = f"deletes {_describe_deleted(plan)}"
     output.show(change.complete(plan, announcement, options, "Delete them?"), _print_vacuum)
 
 
-def _deleted(report: Report) -> str:
+def _describe_deleted(report: Report) -> str:
     if not report.files:
         return "nothing"
     files = f"{count_text(len(report.files), 'file')} of {bytes_text(report.size_bytes)}"
@@ -106,7 +106,7 @@ def _by_kind(report: Report) -> list[_KindOfFiles]:
 
 
 def _print_vacuum(report: Report) -> None:
-    print_result(report, "delete", "Deleted", _deleted(report))
+    print_result(report, "delete", "Deleted", _describe_deleted(report))
     if report.files:
         heading("By kind")
         columns = [
@@ -197,18 +197,18 @@ def _remove_rows(change: MaintenanceCall, options: Confirmed, output: Output) ->
     plan = change.plan()
     announcement = ""
     if plan.files_removed:
-        announcement = f"removes {_removed(plan)}"
+        announcement = f"removes {_describe_removed(plan)}"
     output.show(change.complete(plan, announcement, options, "Remove them?"), _print_removed)
 
 
 def _print_removed(report: Report) -> None:
     if report.files_removed:
-        print_result(report, "remove", "Removed", _removed(report))
+        print_result(report, "remove", "Removed", _describe_removed(report))
     else:
         put("Nothing to remove")
 
 
-def _removed(report: Report) -> str:
+def _describe_removed(report: Report) -> str:
     removed = f"{count_text(report.rows_removed, 'row')} in {count_text(report.files_removed, 'file')}"
     if report.dry_run:
         removed += f" of {bytes_text(report.bytes_removed)}"
@@ -266,14 +266,14 @@ def _restore_rows(change: MaintenanceCall, options: Confirmed, output: Output, v
     if not report.missing:
         announcement = ""
         if _has_restored(report):
-            announcement = f"{now} {_restored(report)}"
+            announcement = f"{now} {_describe_restored(report)}"
         report = change.complete(report, announcement, options, "Do it?")
 
     def print_text(report: Report) -> None:
         if report.missing:
             _print_missing(report)
         elif _has_restored(report):
-            print_result(report, later, past, _restored(report))
+            print_result(report, later, past, _describe_restored(report))
         else:
             put(f"The newest version has the rows of version {report.restored_version}")
 
@@ -286,7 +286,7 @@ def _has_restored(report: Report) -> bool:
     return bool(report.restored or report.removed)
 
 
-def _restored(report: Report) -> str:
+def _describe_restored(report: Report) -> str:
     number = report.undone_version
     if report.undone_version is None:
         number = report.restored_version

@@ -62,14 +62,14 @@ class RowPrinter:
         schema = self._schema
         options: dict[str, Any] = {"ignoreNullFields": False}
         if self._format == "csv":
-            schema = _flat(schema)
+            schema = _flatten_schema(schema)
             # RFC 4180, which other programs than Spark follow, doubles quotes.
             options = {"header": True, "escape": '"'}
         lines: Any = format_from_options(self._format, options)
         if not self._begun:
             write_bytes(lines.head(schema))
         for batch in batches:
-            _write_lines(lines.encode(_flattened(batch, schema)).data)
+            _write_lines(lines.encode(_flatten_batch(batch, schema)).data)
 
     def _print_table(self, batches: Iterable["pa.RecordBatch"]) -> None:
         from pyarrow import types
@@ -77,13 +77,13 @@ class RowPrinter:
         columns = []
         for number, field in enumerate(self._schema):
             is_number = types.is_integer(field.type) or types.is_floating(field.type) or types.is_decimal(field.type)
-            kind = ValueFormat(_shown, _shown, is_number=is_number)
+            kind = ValueFormat(_show_value, _show_value, is_number=is_number)
             folds = not is_number and not types.is_temporal(field.type)
             columns.append(TableColumn(field.name, itemgetter(number), kind, keep=5, folds=folds))
         print_table(columns, _rows(batches), with_heading=not self._begun)
 
 
-def limited(batches: Iterable["pa.RecordBatch"], rows: int | None) -> Iterator["pa.RecordBatch"]:
+def limit_rows(batches: Iterable["pa.RecordBatch"], rows: int | None) -> Iterator["pa.RecordBatch"]:
     """Yield the first `rows` rows; all rows for None."""
     remaining = rows
     for batch in batches if remaining != 0 else ():
@@ -139,17 +139,17 @@ def _as_text(value: Any) -> Any:  # noqa: ANN401 - of any column
     return value
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 - of any column
+def _show_value(value: Any) -> str:  # noqa: ANN401 - of any column
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict | list | tuple):
-        return json.dumps(value, default=_shown, ensure_ascii=False)
+        return json.dumps(value, default=_show_value, ensure_ascii=False)
     return str(value)
 
 
-def _flat(schema: "pa.Schema") -> "pa.Schema":
+def _flatten_schema(schema: "pa.Schema") -> "pa.Schema":
     """Return a schema for CSV in which nested and binary columns are strings."""
     import pyarrow as pa
 
@@ -162,7 +162,7 @@ def _flat(schema: "pa.Schema") -> "pa.Schema":
     return pa.schema(fields)
 
 
-def _flattened(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
+def _flatten_batch(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch":
     import pyarrow as pa
 
     columns = []
@@ -170,16 +170,16 @@ def _flattened(batch: "pa.RecordBatch", schema: "pa.Schema") -> "pa.RecordBatch"
         if column.type == field.type:
             columns.append(column)
         else:
-            columns.append(pa.array(map(_text_or_null, column.to_pylist()), pa.string()))
+            columns.append(pa.array(map(_to_text_or_null, column.to_pylist()), pa.string()))
     if batch.schema != schema:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
     return batch
 
 
-def _text_or_null(value: Any) -> str | None:  # noqa: ANN401 - of any column
+def _to_text_or_null(value: Any) -> str | None:  # noqa: ANN401 - of any column
     if value is None:
         return None
-    return _shown(value)
+    return _show_value(value)
 
 
 def _is_text(kind: "pa.DataType") -> bool:

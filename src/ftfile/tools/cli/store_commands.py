@@ -19,7 +19,7 @@ from ftfile.tools.cli.command import command
 from ftfile.tools.cli.directory_options import Columns, DirectoryOptions, Merge, Threads, Version, columns_of
 from ftfile.tools.cli.failures import FOUND
 from ftfile.tools.cli.output import Json, Output
-from ftfile.tools.cli.row_formats import Format, RowPrinter, limited
+from ftfile.tools.cli.row_formats import Format, RowPrinter, limit_rows
 from ftfile.tools.cli.terminal import print_fields, print_table, progress_bar, put, say
 from ftfile.tools.report.views import COUNT, TableColumn
 
@@ -62,7 +62,7 @@ def get(
     """Print the rows of keys. The exit code is 1 if a key has no row."""
     import pyarrow as pa
 
-    with _opened(place, choice.version, choice.merge) as reader:
+    with _open_reader(place, choice.version, choice.merge) as reader:
         keys = [_key_of(reader, text) for text in key]
         fields = reader.definition.key_fields
         columns = {}
@@ -89,10 +89,10 @@ def scan(
     choice: StoreReadArguments,
 ) -> None:
     """Print rows sorted by key, in a range of keys."""
-    with _opened(place, choice.version, choice.merge) as reader:
+    with _open_reader(place, choice.version, choice.merge) as reader:
         first, last = _bound_of(reader, start), _bound_of(reader, end)
-        batches = _scanned(reader, columns_of(choice.columns), first, last)
-        choice.printer(batches.schema).print(limited(batches, rows))
+        batches = _scan_rows(reader, columns_of(choice.columns), first, last)
+        choice.printer(batches.schema).print(limit_rows(batches, rows))
 
 
 @command("ftfile kv stats /data/words")
@@ -100,7 +100,7 @@ def stats(place: DirectoryOptions, *, version: Version = None, output: Output) -
     """Print the keys and columns of a store, and its numbers of runs, rows, bytes and due compactions."""
     from ftfile.rows.spark_types import spark_schema_json, sql_types
 
-    with _opened(place, version) as reader:
+    with _open_reader(place, version) as reader:
         stats, definition = reader.stats(), reader.definition
     types = sql_types(spark_schema_json(definition.schema))
     document = {
@@ -198,19 +198,19 @@ def compact(
     plan = change.plan()
     announcement = ""
     if plan.runs_replaced:
-        announcement = f"merges {_merged(plan)}"
+        announcement = f"merges {_describe_merged(plan)}"
     report = change.complete(plan, announcement, options)
     output.show(report, _print_compact)
 
 
 def _print_compact(report: Report) -> None:
     if report.runs_replaced:
-        print_result(report, "merge", "Merged", _merged(report))
+        print_result(report, "merge", "Merged", _describe_merged(report))
     else:
         put("Nothing to merge")
 
 
-def _merged(report: Report) -> str:
+def _describe_merged(report: Report) -> str:
     runs = count_text(report.runs_replaced, "run")
     if report.dry_run:
         return f"first {runs} into about {report.runs_written:,}"
@@ -220,10 +220,10 @@ def _merged(report: Report) -> str:
 
 def rows_of(place: DirectoryOptions, version: int | None, columns: list[str] | None) -> "pa.RecordBatchReader":
     """Return the rows of a version of a store, sorted by key."""
-    return _scanned(ftfile.kv.open(place.path, version=version, **place.access), columns)
+    return _scan_rows(ftfile.kv.open(place.path, version=version, **place.access), columns)
 
 
-def _scanned(
+def _scan_rows(
     reader: "Reader",
     columns: list[str] | None,
     start: tuple[Any, ...] | None = None,
@@ -287,7 +287,7 @@ def _merged_by(name: str) -> str:
 
 
 @contextlib.contextmanager
-def _opened(place: DirectoryOptions, version: int | None, merge: str | None = None) -> "Iterator[Reader]":
+def _open_reader(place: DirectoryOptions, version: int | None, merge: str | None = None) -> "Iterator[Reader]":
     """Open a reader of a store for a `with` block; raises `CorruptData` if the log is lost."""
     with place.requiring_log():
         reader = ftfile.kv.open(place.path, version=version, merge=merge, **place.access)

@@ -128,7 +128,7 @@ def chosen_columns(columns: Sequence[TableColumn], widths: Sequence[int], width:
     """Return the numbers of the columns that fit into a width, and of the other columns."""
     chosen, left_out = [*range(len(columns))], list[int]()
 
-    def needed(keep: int) -> int:
+    def measure_width(keep: int) -> int:
         # Less important columns are left out before any other column is folded.
         total = _GAP * (len(chosen) - 1)
         for number in chosen:
@@ -143,9 +143,9 @@ def chosen_columns(columns: Sequence[TableColumn], widths: Sequence[int], width:
 
     for number in sorted(chosen, key=importance):
         keep = columns[number].keep
-        if keep == ALWAYS or (keep > _RATHER_FOLDED and needed(keep) <= width):
+        if keep == ALWAYS or (keep > _RATHER_FOLDED and measure_width(keep) <= width):
             break
-        if needed(keep) > width:
+        if measure_width(keep) > width:
             chosen.remove(number)
             left_out.append(number)
     return chosen, sorted(left_out)

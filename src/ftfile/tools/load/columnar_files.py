@@ -55,7 +55,7 @@ def parquet_rows(file: FileToLoad) -> Iterator[FileRows]:
             meanings = parquet_meanings(parquet)
         share = _ReadShare(file.size_bytes, parquet.metadata.num_rows)
         try:
-            batches = map(meanings.applied, _parquet_batches(file, parquet, share))
+            batches = map(meanings.apply, _parquet_batches(file, parquet, share))
             yield FileRows(meanings.schema, batches, share.position)
         finally:
             parquet.close()
@@ -63,10 +63,10 @@ def parquet_rows(file: FileToLoad) -> Iterator[FileRows]:
 
 def _parquet_batches(file: FileToLoad, parquet: pq.ParquetFile, share: _ReadShare) -> Iterator[pa.RecordBatch]:
     with file.errors():
-        yield from _counted(share, parquet.iter_batches(_BATCH_ROWS))
+        yield from _count_rows(share, parquet.iter_batches(_BATCH_ROWS))
 
 
-def _counted(share: _ReadShare, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _count_rows(share: _ReadShare, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         share.done += batch.num_rows
         yield batch
@@ -90,7 +90,7 @@ def orc_rows(file: FileToLoad, times: TimeFormats) -> Iterator[FileRows]:
             schema = orc_meanings(opened, times.zone).schema
             share = _ReadShare(file.size_bytes, orc.ORCFile(opened).nrows)
         rows = rows_of_columnar_file(opened, file.path, schema, FileDecoding("orc", times=times))
-        yield FileRows(schema, _counted(share, _read(file, rows)), share.position)
+        yield FileRows(schema, _count_rows(share, _read(file, rows)), share.position)
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def _schema_of(file: FileToLoad, start: bytes, types: Mapping[str, pa.DataType])
         texts = _texts_of_other_numbers(start, derived, typed)
     fields = []
     for field in derived:
-        kind = typed.get(field.name, _stored(field.type))
+        kind = typed.get(field.name, _stored_type_of(field.type))
         if field.name in texts:
             kind = pa.string()
         fields.append((field.name, kind))
@@ -222,7 +222,7 @@ def _as_read(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
     return read
 
 
-def _stored(kind: pa.DataType) -> pa.DataType:
+def _stored_type_of(kind: pa.DataType) -> pa.DataType:
     """Return a derived type with fractions of seconds, which only later rows may have."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)

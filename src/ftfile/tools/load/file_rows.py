@@ -80,11 +80,11 @@ class LoadedRows:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for file in self._files:
-            with self._opened(file) as rows:
+            with self._open_rows(file) as rows:
                 yield from self._batches(file, rows)
         self.is_complete = True
 
-    def _opened(self, file: FileToLoad) -> AbstractContextManager[FileRows]:
+    def _open_rows(self, file: FileToLoad) -> AbstractContextManager[FileRows]:
         types = self._types
         if self._schema is not None:
             types = {field.name: field.type for field in self._schema}
@@ -105,7 +105,7 @@ class LoadedRows:
         with file.schema_errors():
             known = self._with_known_types(file, rows.schema)
             stored = stored_rows(pa.RecordBatchReader.from_batches(rows.schema, rows.batches), lambda: known)
-            schema = self._checked(file, stored)
+            schema = self._check_schema(file, stored)
             self._check_untyped(file, rows.schema)
             if file is self._files[0]:
                 yield pa.RecordBatch.from_pylist([], schema=schema)  # describes the columns if there are no rows
@@ -145,7 +145,7 @@ class LoadedRows:
                     name, f"is {schema.field(name).type} in the file, and its type must not be {_IN_FILE}"
                 )
 
-    def _checked(self, file: FileToLoad, stored: StorableRows) -> pa.Schema:
+    def _check_schema(self, file: FileToLoad, stored: StorableRows) -> pa.Schema:
         """Return the columns of all files; a SchemaError if this file has others."""
         names = stored.schema.names
         for name in names:

@@ -78,7 +78,7 @@ def json_rows(
             raise file.damaged("it has no lines, so its columns are not known")
         schema = pa.schema(list(types.items()))
         if first is not None and not is_complete:
-            schema = _derived(file, first, types)
+            schema = _derive_schema(file, first, types)
         check_known(file, schema)
         reader = _BlockReader(file, schema, times)
         yield FileRows(schema, _batches(reader, first, blocks), lambda: stored.position)
@@ -228,7 +228,7 @@ class _BlockReader:
             check_members(lines.text(number), self._schema)
         except LineError as error:
             return str(error)
-        line = lines_of(lines.joined(np.array([number])), b"\n")
+        line = lines_of(lines.join(np.array([number])), b"\n")
         for field in self._schema:
             bad = JsonRows(pa.schema([field]), self._decoding, read_exactly).rows(line).bad
             if bad:
@@ -277,12 +277,12 @@ def _members(array: pa.Array) -> int:
     return count
 
 
-def _derived(file: FileToLoad, block: _WholeLines, types: Mapping[str, pa.DataType]) -> pa.Schema:
+def _derive_schema(file: FileToLoad, block: _WholeLines, types: Mapping[str, pa.DataType]) -> pa.Schema:
     """Return the types of all columns. pyarrow derives times from texts, but later texts may not be times."""
     try:
-        columns = _inferred(block.text, types)
+        columns = _infer_schema(block.text, types)
     except pa.ArrowInvalid as error:
-        columns = _inferred_without(file, block, types, error)
+        columns = _infer_without(file, block, types, error)
     with file.schema_errors():
         check_depth(columns)
     fields = [*types.items()]
@@ -292,7 +292,7 @@ def _derived(file: FileToLoad, block: _WholeLines, types: Mapping[str, pa.DataTy
     return pa.schema(fields)
 
 
-def _inferred_without(
+def _infer_without(
     file: FileToLoad, block: _WholeLines, types: Mapping[str, pa.DataType], error: pa.ArrowInvalid
 ) -> pa.Schema:
     """Return the other columns of a block of which pyarrow refuses a line, perhaps only a value with a given type."""
@@ -316,7 +316,7 @@ def _inferred_without(
         except LineError as problem:
             raise file.damaged(problem, _line(block.first_line + number)) from problem
     try:
-        return _inferred(b"".join(texts), {})
+        return _infer_schema(b"".join(texts), {})
     except pa.ArrowInvalid as problem:
         text = str(problem)
         place = f", lines {block.first_line:,} to {block.first_line + len(lines) - 1:,},"
@@ -325,7 +325,7 @@ def _inferred_without(
         raise file.damaged(_ROW.sub("", text), place) from error
 
 
-def _inferred(lines: bytes, types: Mapping[str, pa.DataType]) -> pa.Schema:
+def _infer_schema(lines: bytes, types: Mapping[str, pa.DataType]) -> pa.Schema:
     """Return the columns of some lines. Texts such as `"NaN"` can be numbers, as in the JSON of Spark."""
     as_read = [(name, map_leaf_types(kind, _leaf_as_read)) for name, kind in types.items() if not _has_map(kind)]
     parse = json.ParseOptions(explicit_schema=pa.schema(as_read), unexpected_field_behavior="infer")

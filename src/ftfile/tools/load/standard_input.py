@@ -53,7 +53,7 @@ def stdin() -> _Stdin | BinaryIO:
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def interrupt_reads() -> Iterator[None]:
     """Let Ctrl-C end the reads of stdin within the block.
 
     Python interrupts only the main thread, which waits for the thread that reads. In a thread other than the main

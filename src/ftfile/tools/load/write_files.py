@@ -18,7 +18,7 @@ from ftfile.operate.writers.sink_arguments import SinkArguments
 from ftfile.rows.spark_types import arrow_schema
 from ftfile.tools.load.file_rows import LoadedRows, TextColumns
 from ftfile.tools.load.input_files import TEXT, input_files
-from ftfile.tools.load.standard_input import interruptible
+from ftfile.tools.load.standard_input import interrupt_reads
 from ftfile.tools.migrate.reading import given_schema
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def write_files(
         context=context,
         on_progress=progress,
     )
-    with interruptible(), _interruptions(rows):
+    with interrupt_reads(), _interruptions(rows):
         version = write(
             path,
             rows,

@@ -172,7 +172,7 @@ def _require_unchanged(fs: FileSystem, path: str, inventory: Inventory, *, leave
     Reading the files takes long, and a migration would silently leave out files that were added meanwhile.
     """
     now = take_inventory(fs, path, inventory.source, leave_unfinished=leave_unfinished)
-    before, after = _listed(inventory), _listed(now)
+    before, after = _list_left_out(inventory), _list_left_out(now)
     if before != after or inventory.last_entry != now.last_entry:
         changed = []
         for file in sorted({*before, *after}):
@@ -184,7 +184,7 @@ def _require_unchanged(fs: FileSystem, path: str, inventory: Inventory, *, leave
         )
 
 
-def _listed(inventory: Inventory) -> dict[str, tuple[int, ...]]:
+def _list_left_out(inventory: Inventory) -> dict[str, tuple[int, ...]]:
     """Return the size of each file by path; for committed files also the modification time."""
     listed: dict[str, tuple[int, ...]] = {}
     for info in inventory.files:
@@ -296,7 +296,7 @@ def _finish(log: CommitLog, head: LogState, path: str, request: Request) -> Migr
     if is_in_place or name is None:
         live = {add.final_path for add in snapshot.adds.values()}
         left_out = still_there(log.fs, program, live, leave_unfinished=request.leave_unfinished)
-    report = _recorded(head, snapshot, migration, left_out)
+    report = _report_of_recorded(head, snapshot, migration, left_out)
     is_done = not left_out and not is_in_place
     if request.dry_run or (request.confirm is not None and not is_done and not request.confirm(report)):
         return report
@@ -306,7 +306,9 @@ def _finish(log: CommitLog, head: LogState, path: str, request: Request) -> Migr
     return replace(report, dry_run=False)
 
 
-def _recorded(head: LogState, snapshot: Snapshot, migration: Migration, left_out: Sequence[LeftOut]) -> MigrateReport:
+def _report_of_recorded(
+    head: LogState, snapshot: Snapshot, migration: Migration, left_out: Sequence[LeftOut]
+) -> MigrateReport:
     """Return the report of a recorded migration, in the form of a dry run."""
     assert snapshot.schema is not None, "a migration records columns"
     adds = snapshot.adds.values()

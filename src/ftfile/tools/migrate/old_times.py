@@ -60,7 +60,7 @@ def _has_times(schema: pa.Schema) -> bool:
     """Return True if a column contains values that depend on the calendar."""
     for field in schema:
         for leaf in leaf_types(field.type):
-            if _first(leaf) is not None:
+            if _first_of(leaf) is not None:
                 return True
     return False
 
@@ -79,7 +79,7 @@ def refuse_old_times(batch: pa.RecordBatch) -> None:
     """Raise a `SchemaError` if a date or time is so old that its value depends on the calendar."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
         for leaf in leaves(column):
-            first = _first(leaf.type)
+            first = _first_of(leaf.type)
             if first is not None and pc.less(pc.min(leaf), first).as_py():
                 raise SchemaError(
                     f"column `{field.name}` has values before {first.as_py():%Y-%m-%d}, which may use the Julian "
@@ -88,7 +88,7 @@ def refuse_old_times(batch: pa.RecordBatch) -> None:
                 )
 
 
-def _first(kind: pa.DataType) -> pa.Scalar | None:
+def _first_of(kind: pa.DataType) -> pa.Scalar | None:
     """Return the first value that is equal in all calendars; None for types that no writer converts."""
     if pa.types.is_date32(kind):
         return _FIRST_DAY

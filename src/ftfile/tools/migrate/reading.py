@@ -75,7 +75,7 @@ def given_schema(schema: object) -> str:
         if schema.lstrip().startswith("{"):
             text = schema
         else:
-            text = _parsed(schema)
+            text = _parse_schema(schema)
     elif hasattr(schema, "json"):
         text = str(schema.json())  # a StructType
     else:
@@ -90,7 +90,7 @@ def given_schema(schema: object) -> str:
     return as_nullable(text)
 
 
-def _parsed(text: str) -> str:
+def _parse_schema(text: str) -> str:
     """Return the JSON of a schema such as `id long, `a name` string`; a backtick in a name is doubled."""
     fields: list[dict[str, Any]] = []
     position = 0
@@ -169,7 +169,7 @@ def _of_orc(file: BinaryIO) -> str:
 
 
 def _of_avro(file: BinaryIO) -> str:
-    described, _, _ = read_header(file)
+    described = read_header(file).schema
     columns = pa.schema(list(arrow_type(described)))
     check_depth(columns)
     return spark_schema_json(columns)
@@ -194,7 +194,7 @@ def _as_spark(fields: Iterable[pa.Field]) -> pa.Schema:
     return pa.schema([(field.name, stored_type(field.type, field.name)) for field in fields])
 
 
-def merged_schema(files: Mapping[str, str], user_schema: str | None = None) -> str:
+def merge_schemas(files: Mapping[str, str], user_schema: str | None = None) -> str:
     """Return the columns of all files: the columns of `user_schema`, or else all columns, numbers in the wider type.
 
     `files` has the path of one file for each schema.
@@ -247,7 +247,7 @@ def without_columns(schema: str, names: Iterable[str]) -> str:
     return spark_schema_json(pa.schema(fields))
 
 
-def joined(in_files: str, in_paths: str | None) -> str:
+def join_schemas(in_files: str, in_paths: str | None) -> str:
     """Return all columns: first the columns in files, then the columns in paths."""
     if in_paths is None:
         return in_files
@@ -308,7 +308,7 @@ class Reading(Work[FileInfo, FileFacts]):
                 "decompress the file, or rewrite it with ftfile"
             )
 
-        def plain() -> BinaryIO:
+        def open_plain() -> BinaryIO:
             # Closing this object must not close the file, which is read several times.
             stored = as_file(RangeFile(info.path, length, file.read_at))
             if not chain.filters and not isinstance(file_format, LineFormat):
@@ -317,13 +317,13 @@ class Reading(Work[FileInfo, FileFacts]):
             return decoded if isinstance(file_format, LineFormat) else _in_memory(decoded, info.path)
 
         name = self.definition["name"]
-        schema = schema_of_file(name, plain()) if name in SELF_DESCRIBING else self.schema
+        schema = schema_of_file(name, open_plain()) if name in SELF_DESCRIBING else self.schema
         assert schema is not None, "files that do not tell their columns come with a schema"
         columns, rows = arrow_schema(schema), 0
-        collector = collector_of(name, plain(), columns)
-        is_julian = name in SELF_DESCRIBING and may_be_julian(name, columns, plain())
+        collector = collector_of(name, open_plain(), columns)
+        is_julian = name in SELF_DESCRIBING and may_be_julian(name, columns, open_plain())
         spark_rows = SparkRows() if name in COMPARED else None
-        for batch in _decoded(file_format, plain, columns):
+        for batch in _decode_file(file_format, open_plain, columns):
             rows += batch.num_rows
             if is_julian:
                 refuse_old_times(batch)
@@ -345,7 +345,7 @@ class Reading(Work[FileInfo, FileFacts]):
         )
 
 
-def _decoded(file_format: Format, plain: Callable[[], BinaryIO], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _decode_file(file_format: Format, plain: Callable[[], BinaryIO], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file.
 
     Raises:
@@ -357,7 +357,7 @@ def _decoded(file_format: Format, plain: Callable[[], BinaryIO], columns: pa.Sch
     except CorruptData as error:
         if len(columns) > 1 and _is_loss(error):
             for column in columns:  # the error does not contain the name of the column
-                for _ in _decoded(file_format, plain, pa.schema([column])):
+                for _ in _decode_file(file_format, plain, pa.schema([column])):
                     pass
         if not _is_loss(error):
             raise

@@ -87,7 +87,7 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
             "a catalog stores commits of this table, and only the catalog has the list of the valid commits: rewrite "
             "the table, for example with spark.read.table(…).write.format('ftfile')"
         )
-    adds, described = _replayed(fs, commits, max(commits))
+    adds, described = _replay_commits(fs, commits, max(commits))
     _check_protocol(described)
     columns = tuple(described["metaData"].get("partitionColumns") or ())
     paths: dict[str, dict[str, Any]] = {unquote(path): add for path, add in adds.items()}
@@ -104,7 +104,7 @@ def delta_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     )
 
 
-def _replayed(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def _replay_commits(fs: FileSystem, commits: Mapping[int, str], newest: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the adds of the newest version by path, and the table's protocol and metadata."""
     adds: dict[_DeltaFile, Any] = {}
     described: dict[str, Any] = {}
@@ -242,7 +242,7 @@ def _check_file(path: str, add: Mapping[str, Any], files: Mapping[str, FileInfo]
         )
 
 
-def _never(_: Iterable[str]) -> bool:
+def _accept_never(_: Iterable[str]) -> bool:
     return False
 
 
@@ -263,7 +263,7 @@ class Program(NamedTuple):
 
     name: Source
     take: Callable[[FileSystem, Mapping[str, FileInfo]], Inventory]
-    is_named_so: Callable[[Iterable[str]], bool] = _never
+    is_named_so: Callable[[Iterable[str]], bool] = _accept_never
     log: LogName | None = None
     list_entries: Callable[[FileSystem], Mapping[int, object]] = _no_entries
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from ftfile.core.errors import ConfigError
@@ -51,12 +51,12 @@ def spark_files(fs: FileSystem, files: Mapping[str, FileInfo]) -> Inventory:
     contents = parallel(fs, partial(read_entry, fs), needed)
     sizes: dict[str, int] = {}
     for path, content in zip(needed, contents, strict=True):
-        for action, text, size_bytes in _parsed(path, content):
+        for action, text, size_bytes in _parse_entries(path, content):
             if action == "delete":
                 sizes.pop(text, None)
             else:
                 sizes[text] = size_bytes
-    paths = _relative(sizes, files.keys())
+    paths = _relative_paths_of(sizes, files.keys())
     for text, path in paths.items():
         if files[path].size_bytes != sizes[text]:
             raise ConfigError(
@@ -86,7 +86,15 @@ def _needed_entries(entries: Mapping[int, tuple[str, bool]]) -> list[str]:
     return paths
 
 
-def _parsed(path: str, content: bytes) -> Iterable[tuple[str, str, int]]:
+class _Entry(NamedTuple):
+    """An entry of a log of Spark."""
+
+    action: str
+    path: str
+    size_bytes: int
+
+
+def _parse_entries(path: str, content: bytes) -> Iterable[_Entry]:
     lines = content.decode("utf-8", "replace").splitlines()
     if not lines or lines[0] != "v1":
         raise ConfigError(
@@ -103,13 +111,13 @@ def _parsed(path: str, content: bytes) -> Iterable[tuple[str, str, int]]:
     return entries
 
 
-def _entry(value: Any) -> tuple[str, str, int]:  # noqa: ANN401 - whatever JSON holds
+def _entry(value: Any) -> _Entry:  # noqa: ANN401 - whatever JSON holds
     if not isinstance(value["path"], str):
         raise TypeError(f"a path is {value['path']!r:.40}")
-    return value.get("action", "add"), value["path"], value["size"]
+    return _Entry(value.get("action", "add"), value["path"], value["size"])
 
 
-def _relative(urls: Collection[str], listed_paths: Collection[str]) -> dict[str, str]:
+def _relative_paths_of(urls: Collection[str], listed_paths: Collection[str]) -> dict[str, str]:
     """Return each URL's path in this directory, also if the directory was moved; `ConfigError` if a file is missing."""
     plain = {url: unquote(_AUTHORITY.sub("", url)) for url in urls}
     base = _common_base(plain.values(), listed_paths)

@@ -34,8 +34,8 @@ from ftfile.tools.migrate.reading import (
     FileFacts,
     Reading,
     given_schema,
-    joined,
-    merged_schema,
+    join_schemas,
+    merge_schemas,
     without_columns,
 )
 from ftfile.writing.files.file_options import SinkConfig
@@ -116,7 +116,7 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
     if in_files is None:
         config = None
     else:
-        config = SinkConfig.from_options(settings, joined(in_files, in_paths))
+        config = SinkConfig.from_options(settings, join_schemas(in_files, in_paths))
     if config is None:
         definition = {"name": name}
     else:
@@ -128,9 +128,9 @@ def table_of(fs: FileSystem, url: str, inventory: Inventory, author: Author, req
         if fact.schema not in file_schemas:
             file_schemas[fact.schema] = without_columns(fact.schema, columns)
         first.setdefault(file_schemas[fact.schema], info.path)
-    merged = merged_schema(first, in_files)
+    merged = merge_schemas(first, in_files)
     _refuse_variants(merged)
-    config = SinkConfig.from_options(settings, joined(merged, in_paths))
+    config = SinkConfig.from_options(settings, join_schemas(merged, in_paths))
     encoding, recorded = config.encoding, config.recorded_schema_json
     definitions: dict[str, Any] = {definition_key(recorded): recorded, definition_key(encoding): encoding}
     keys: dict[tuple[str, tuple[str, ...]], str] = {}

@@ -48,7 +48,7 @@ def move_log(fs: FileSystem, log: str) -> None:
             entries.insert(0, entries.pop(place))
             break
     for path in reversed(entries):
-        _move(fs, path, _hidden(path))
+        _move(fs, path, _hidden_path_of(path))
     remove_empty(fs, log)
     _sync(fs, directories | {f"{layout.MIGRATED}/{log}", layout.MIGRATED, layout.META, ""})
 
@@ -76,7 +76,7 @@ def put_back(fs: FileSystem) -> tuple[str, ...]:
     return tuple(back)
 
 
-def _hidden(path: str) -> str:
+def _hidden_path_of(path: str) -> str:
     """Return the path below `_ftfile` for a file of the other program's log."""
     directory, _, name = path.rpartition("/")
     return f"{layout.MIGRATED}/{directory}/_{name}{_ENDING}"
@@ -213,7 +213,7 @@ def undo_migration(
             # After this record, no process can commit or read.
             fs.create_exclusive(_LAST, UNDONE_RECORD)
         except AlreadyExists:
-            raise _too_late(os.fspath(path), 1) from None
+            raise _error_of_too_late(os.fspath(path), 1) from None
         fs.sync_directory(layout.LOG)
     back = put_back(fs)
     _delete_log(fs)
@@ -232,7 +232,7 @@ def _require_nothing_since(fs: FileSystem, path: str) -> None:
     if migration is None:
         raise ConfigError(f"path={path!r} was not migrated: no other program wrote its first files")
     if head.version > 0:
-        raise _too_late(path, head.version)
+        raise _error_of_too_late(path, head.version)
     if name := own_export(fs):
         raise ConfigError(
             f"{name!r} is an export of ftfile, which is not valid without the log: delete it, then undo again"
@@ -264,7 +264,7 @@ def _delete_log(fs: FileSystem) -> None:
         fs.sync_directory("")
 
 
-def _too_late(path: str, version: int) -> ConfigError:
+def _error_of_too_late(path: str, version: int) -> ConfigError:
     """Return the error of a migrated directory to which a version was committed."""
     return ConfigError(
         Advice(

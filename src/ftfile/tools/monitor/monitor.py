@@ -6,7 +6,7 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ftfile.core.arguments import Access, checked
+from ftfile.core.arguments import Access, check_arguments
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import ConfigError, FtfileError, NotFound
 from ftfile.core.logs import get_logger
@@ -267,7 +267,7 @@ class Monitor:
         context: Context = SYSTEM,
     ) -> None:
         self.tally = Tally()
-        self._interval_s = _checked_interval_s(interval)
+        self._interval_s = _check_interval_s(interval)
         self._context = context
         self._followers: dict[str, Follower] = {}
         self._lock = threading.Lock()
@@ -286,7 +286,7 @@ class Monitor:
         else:
             self.url = self._server.url
 
-    @checked
+    @check_arguments
     def watch(
         self, path: str | os.PathLike[str], *, key_provider: str | None = None, storage: Mapping[str, str] | None = None
     ) -> None:
@@ -303,7 +303,7 @@ class Monitor:
             follower = self._followers.get(place.url)
             if follower is None:
                 if len(self._followers) >= DIRECTORIES_MAX:
-                    unused = self._unused()
+                    unused = self._find_unused()
                     if unused is None:
                         _log.warning(
                             "%s is not monitored: %d directories already are, which is the maximum",
@@ -323,7 +323,7 @@ class Monitor:
         follower.look()
         return follower
 
-    def _unused(self) -> str | None:
+    def _find_unused(self) -> str | None:
         """Return a directory without users."""
         for url, follower in self._followers.items():
             if not follower.users:
@@ -364,7 +364,7 @@ class Monitor:
         self.close()
 
 
-@checked
+@check_arguments
 def monitor(  # noqa: PLR0913 - all by name
     path: str | os.PathLike[str],
     *,
@@ -400,7 +400,7 @@ def monitor(  # noqa: PLR0913 - all by name
     return new_monitor
 
 
-def _checked_interval_s(interval: str | timedelta) -> float:
+def _check_interval_s(interval: str | timedelta) -> float:
     try:
         if isinstance(interval, timedelta):
             seconds = interval.total_seconds()

@@ -59,10 +59,10 @@ class _TallyCollector(Collector):
 
     def collect(self) -> Iterator[Family]:
         for metric in METRICS.values():
-            yield _histogram(metric, self._tally) if metric.kind == "histogram" else _plain(metric, self._tally)
+            yield _histogram(metric, self._tally) if metric.kind == "histogram" else _family_of(metric, self._tally)
 
 
-def _plain(metric: Metric, tally: Tally) -> Family:
+def _family_of(metric: Metric, tally: Tally) -> Family:
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     family = kind(metric.base_name, metric.help, labels=metric.labels)
     for labels, value in sorted(tally.values(metric.name).items()):

@@ -88,7 +88,7 @@ def reason_bars(commits: Commits) -> Bars:
     """Return the numbers of files that were open over several batches, by the rule that ended them."""
     about = "Files that were open over several batches, by the rule that ended them."
     rows = []
-    for bar in _counted(commits.reasons):
+    for bar in _bars_of_counts(commits.reasons):
         rows.append(replace(bar, about=REASONS.get(bar.label, POLICY.about)))
     return Bars(title="Why files were finished", about=about, heads=("reason", "files"), rows=rows)
 
@@ -97,7 +97,7 @@ def operation_bars(commits: Commits) -> Bars:
     """Return the numbers of versions by operation."""
     heads = ("operation", "versions")
     return Bars(
-        title="Operations", about="Authors of the kept versions.", heads=heads, rows=_counted(commits.operations)
+        title="Operations", about="Authors of the kept versions.", heads=heads, rows=_bars_of_counts(commits.operations)
     )
 
 
@@ -151,7 +151,7 @@ def stage_bars(commits: Commits) -> Bars:
     return Bars(title="Where the time goes", about="Stages of a commit, one after the other.", heads=heads, rows=rows)
 
 
-def _counted(counter: Counter[str]) -> list[Bar]:
+def _bars_of_counts(counter: Counter[str]) -> list[Bar]:
     """Return a row for each name with its number, the most frequent first."""
     most = max(counter.values(), default=0)
     bars = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -64,6 +64,14 @@ class Lane:
     marks: str  # an SVG path
 
 
+class Tick(NamedTuple):
+    """A mark of the axis."""
+
+    position: float  # from 0 to 1
+    version: str
+    time: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
     """All charts over the versions, with one time axis."""
@@ -72,7 +80,7 @@ class Timeline:
     versions: int  # number of versions
     group: int  # greatest number of versions in a group
     labels: list[tuple[str, str]]  # of the groups: their versions and times
-    ticks: list[tuple[float, str, str]]  # marks of the axis: a position from 0 to 1, a version and its time
+    ticks: list[Tick]
     charts: list[Chart]
     lanes: list[Lane]  # the events
     lane_rows: list[tuple[str, ...]]  # of the events' table, one row for each group
@@ -95,7 +103,7 @@ def starts_of(count: int, bins_max: int = BINS_MAX) -> np.ndarray:
     return np.arange(bins) * count // max(bins, 1)
 
 
-def binned(values: np.ndarray, starts: np.ndarray) -> Binned:
+def bin_values(values: np.ndarray, starts: np.ndarray) -> Binned:
     """Return the least, the mean and the greatest value of each group as floats, ignoring NaN."""
     values = values.astype(float)
     if not len(values):
@@ -130,8 +138,8 @@ def timeline_of(commits: Commits, *, is_store: bool) -> Timeline:
     charts = []
     for key, title, about, kind, values in figures:
         if key != "files" or not is_store:
-            charts.append(_chart(key, (title, about), kind, binned(values, starts), is_grouped=group > 1))
-    events = {name: binned(columns[name], starts).total for name in _EVENTS}
+            charts.append(_chart(key, (title, about), kind, bin_values(values, starts), is_grouped=group > 1))
+    events = {name: bin_values(columns[name], starts).total for name in _EVENTS}
     lanes = []
     for name, (title, about) in _EVENTS.items():
         lanes.append(Lane(title, about, count_text(int(events[name].sum())), _marks(events[name])))
@@ -166,7 +174,7 @@ def _labels(columns: np.ndarray, starts: np.ndarray) -> Iterator[tuple[str, str]
         yield versions, time_text(first[1])
 
 
-def _x_ticks(columns: np.ndarray) -> Iterator[tuple[float, str, str]]:
+def _x_ticks(columns: np.ndarray) -> Iterator[Tick]:
     count = len(columns)
     marks = min(_X_TICKS, count)
     # The part of `time_text` that differs between the versions.
@@ -183,7 +191,7 @@ def _x_ticks(columns: np.ndarray) -> Iterator[tuple[float, str, str]]:
         at = number * (count - 1) // max(marks - 1, 1)
         row = columns[at]
         # A version is drawn 1 wide, so its mark is in the middle.
-        yield (at + 0.5) / count, f"{row['version']:,}", time_text(int(row["time_ms"]))[shown]
+        yield Tick((at + 0.5) / count, f"{row['version']:,}", time_text(int(row["time_ms"]))[shown])
 
 
 def _chart(key: str, texts: tuple[str, str], kind: Measure, values: Binned, *, is_grouped: bool) -> Chart:
@@ -199,7 +207,7 @@ def _chart(key: str, texts: tuple[str, str], kind: Measure, values: Binned, *, i
         summary=_summary(kind, values),
         heads=("least", "mean", "greatest") if is_grouped else ("value",),
         rows=list(zip(*columns, strict=True)),
-        ticks=[_marked(scale, tick) for tick in scale.ticks],
+        ticks=[_mark_tick(scale, tick) for tick in scale.ticks],
         is_logarithmic=scale.is_logarithmic,
         band=_band(_heights(scale, values.least), _heights(scale, values.most)) if is_grouped else "",
         line=_line(tops),
@@ -218,7 +226,7 @@ def _summary(kind: Measure, values: Binned) -> str:
     return f"{kind.text(least)} to {kind.text(most)}, {mean} on average"
 
 
-def _marked(scale: Scale, tick: float) -> tuple[float, str]:
+def _mark_tick(scale: Scale, tick: float) -> tuple[float, str]:
     return float(scale.places(np.array(tick))), scale.kind.text(tick)
 
 

@@ -9,21 +9,21 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files as resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ftfile.core import __version__
-from ftfile.core.arguments import Access, checked
+from ftfile.core.arguments import Access, check_arguments
 from ftfile.core.errors import ConfigError, CorruptData
-from ftfile.core.logs import redacted
+from ftfile.core.logs import redact
 from ftfile.core.remedies import in_commands
 from ftfile.core.units import ago, bytes_text, count_text, duration_text, names_text, time_text
 from ftfile.log.directory import store_of
 from ftfile.log.opening import open_log
 from ftfile.log.read.snapshot import Snapshot, take_snapshot
 from ftfile.operate.doctor import doctor
-from ftfile.operate.findings import find, worst_first
+from ftfile.operate.findings import find, sort_worst_first
 from ftfile.operate.requests import RequestPrices
 from ftfile.operate.status import directory_status
 from ftfile.operate.verify.verify_directory import verify as compare
@@ -100,7 +100,7 @@ class Report:
             raise ConfigError(f"the page cannot be written to {os.fspath(file)!r}: {error.strerror}") from error
 
 
-@checked
+@check_arguments
 def report(
     path: str | os.PathLike[str],
     *,
@@ -134,7 +134,7 @@ def report(
     if verify:
         verify_report = compare(log.fs, on_record=columns.add)
     contents = PageContents(
-        path=parse(url).path if is_local(url) else redacted(url),
+        path=parse(url).path if is_local(url) else redact(url),
         made_ms=place.context.clock.now_ms(),
         is_store=is_store,
         is_verified=verify,
@@ -150,7 +150,7 @@ def report(
         ).findings,
         jobs=head.jobs,
     )
-    contents = replace(contents, findings=worst_first(_findings(contents, verify_report)))
+    contents = replace(contents, findings=sort_worst_first(_findings(contents, verify_report)))
     return Report(path=url, version=contents.status.version, findings=contents.findings, html=render(contents))
 
 
@@ -338,7 +338,15 @@ def _verdict(attention: Sequence[tuple[str, ...]]) -> str:
     return "nothing needs attention"
 
 
-def _tiles(contents: PageContents) -> Iterator[tuple[str, str, str]]:
+class _Tile(NamedTuple):
+    """A number at the head of the page."""
+
+    name: str
+    value: str
+    explanation: str
+
+
+def _tiles(contents: PageContents) -> Iterator[_Tile]:
     """Yield names, values and explanations."""
     commits, files, status, is_store = contents.commits, contents.files, contents.status, contents.is_store
     nothing = "nothing has been committed yet"
@@ -346,8 +354,8 @@ def _tiles(contents: PageContents) -> Iterator[tuple[str, str, str]]:
         age = nothing
     else:
         age = ago(status.time_ms, contents.made_ms)
-    yield "Newest version", "none" if status.version < 0 else f"{status.version:,}", age
-    yield "Versions kept", f"{len(commits) + commits.unreadable:,}", f"from {status.oldest_version:,} on"
+    yield _Tile("Newest version", "none" if status.version < 0 else f"{status.version:,}", age)
+    yield _Tile("Versions kept", f"{len(commits) + commits.unreadable:,}", f"from {status.oldest_version:,} on")
     if is_store:
         noun, home = ("runs", ("bucket", "buckets"))
     else:
@@ -356,17 +364,17 @@ def _tiles(contents: PageContents) -> Iterator[tuple[str, str, str]]:
     in_open = ""
     if open_rows:
         in_open = f", {open_rows:,} of them in open files"
-    yield "Rows", f"{files.rows + open_rows:,}", f"in live {noun}" if is_store else f"committed{in_open}"
-    yield f"Live {noun}", f"{len(files.sizes):,}", f"in {count_text(len(files.directories), *home)}"
+    yield _Tile("Rows", f"{files.rows + open_rows:,}", f"in live {noun}" if is_store else f"committed{in_open}")
+    yield _Tile(f"Live {noun}", f"{len(files.sizes):,}", f"in {count_text(len(files.directories), *home)}")
     mean = bytes_text(files.size_bytes // max(len(files.sizes), 1))
-    yield "Size on storage", bytes_text(files.size_bytes), f"{mean} each, on average"
+    yield _Tile("Size on storage", bytes_text(files.size_bytes), f"{mean} each, on average")
     if is_store:
-        yield "Compactions due", f"{len(contents.jobs):,}", "the next batches run them"
+        yield _Tile("Compactions due", f"{len(contents.jobs):,}", "the next batches run them")
         return
     due = sum(bool(file.reason) for file in status.open)
-    yield "Open files", f"{len(status.open):,}", f"{due or 'none'} of them due"
+    yield _Tile("Open files", f"{len(status.open):,}", f"{due or 'none'} of them due")
     stuck = sum(bool(file.problem) for file in status.unpublished)
-    yield "Not published", f"{len(status.unpublished):,}", f"{stuck or 'none'} of them stuck"
+    yield _Tile("Not published", f"{len(status.unpublished):,}", f"{stuck or 'none'} of them stuck")
 
 
 def _urgency(file: OpenFile) -> tuple[bool, int, int]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 
-def _always(_parts: int) -> bool:
+def _accept_always(_parts: int) -> bool:
     return True
 
 
@@ -95,7 +95,7 @@ class Assembler:
         self._read_version = read_version
         self._copies = True
 
-    def assemble(self, job: Job, goes_on: GoesOn = _always) -> Rewrite:
+    def assemble(self, job: Job, goes_on: GoesOn = _accept_always) -> Rewrite:
         """Assemble parts from the job's segments. Each row is in one part, or in the rest of a segment, exactly once.
 
         Before each further part, `goes_on` is called with the number of finished parts. If it returns False, the
@@ -105,36 +105,36 @@ class Assembler:
             FtfileError: a segment differs from the committed content, or the storage failed. Staged files are dropped.
         """
         try:
-            return self._assembled(self._stage, job, goes_on, copies=self._copies)
+            return self._assemble(self._stage, job, goes_on, copies=self._copies)
         except Unsupported as error:
             if not self._copies:
                 raise
             # Some S3-compatible storage systems do not support copying of ranges.
             _log.warning("files are assembled by reading their segments: %s", error)
             self._copies = False
-            return self._assembled(self._stage, job, goes_on, copies=False)
+            return self._assemble(self._stage, job, goes_on, copies=False)
 
-    def assemble_readable(self, job: Job, goes_on: GoesOn = _always) -> Assembled:
+    def assemble_readable(self, job: Job, goes_on: GoesOn = _accept_always) -> Assembled:
         """Assemble parts from the readable segments. For `goes_on`, see `assemble`.
 
         Raises:
             Exception: the storage is unavailable, or an error other than FtfileError prevented all parts.
         """
         try:
-            return self._without_damaged(job, goes_on)
+            return self._assemble_without_damaged(job, goes_on)
         except FtfileError as error:
             if is_away(error):
                 raise
             return Assembled(None, {segment.id: error for segment in job.inputs})
 
-    def _without_damaged(self, job: Job, goes_on: GoesOn) -> Assembled:
+    def _assemble_without_damaged(self, job: Job, goes_on: GoesOn) -> Assembled:
         """Assemble parts from the readable segments. If all are readable, raise the error of the first attempt."""
         try:
             return Assembled(self.assemble(job, goes_on), {})
         except Exception as error:
             if is_away(error):
                 raise
-            damaged = self._damaged(job)
+            damaged = self._find_damaged(job)
             if not damaged:
                 raise
         readable = tuple(segment for segment in job.inputs if segment.id not in damaged)
@@ -142,7 +142,7 @@ class Assembler:
             return Assembled(None, damaged)
         return Assembled(self.assemble(structs.replace(job, inputs=readable), goes_on), damaged)
 
-    def _damaged(self, job: Job) -> dict[str, Exception]:
+    def _find_damaged(self, job: Job) -> dict[str, Exception]:
         """Return the errors of damaged segments by id.
 
         Each segment is assembled separately, and the result is discarded.
@@ -150,14 +150,14 @@ class Assembler:
         damaged: dict[str, Exception] = {}
         for segment in job.inputs:
             try:
-                self._assembled(_NullStage(), structs.replace(job, inputs=(segment,)), _always, copies=False)
+                self._assemble(_NullStage(), structs.replace(job, inputs=(segment,)), _accept_always, copies=False)
             except Exception as error:
                 if is_away(error):
                     raise
                 damaged[segment.id] = error
         return damaged
 
-    def _assembled(self, stage: Stage | _NullStage, job: Job, goes_on: GoesOn, *, copies: bool) -> Rewrite:
+    def _assemble(self, stage: Stage | _NullStage, job: Job, goes_on: GoesOn, *, copies: bool) -> Rewrite:
         encoding, keys = self._definitions[job.inputs[0].encoding], keys_of(self._fs)
         file_format, chain = format_from_definition(encoding["format"], keys), chain_of(encoding, keys)
         readers = self._readers(job, file_format, keys, copies=copies)

@@ -17,7 +17,7 @@ from ftfile.core.extensions import load
 from ftfile.formats.partition_paths import partition_names
 from ftfile.log.format.layout import directory_key
 from ftfile.rows import kernels as pc
-from ftfile.rows.buffers import from_numpy, plain, rows_where, values_of
+from ftfile.rows.buffers import from_numpy, rows_where, to_plain, values_of
 from ftfile.storage.paths import NAME_BYTES_MAX
 from ftfile.writing.files.naming import path_fault
 
@@ -171,7 +171,7 @@ class UserAssigner(DirectoryAssigner):
 
 def _by_value(array: pa.Array, outcomes_of: Callable[[pa.Array], Sequence[Outcome]]) -> Assignment:
     """Return the assignment of rows from the outcomes of their distinct values."""
-    encoded = plain(array).dictionary_encode(null_encoding="encode")
+    encoded = to_plain(array).dictionary_encode(null_encoding="encode")
     return assign_by_value(outcomes_of(encoded.dictionary), values_of(encoded.indices, np.int32).astype(np.int64))
 
 
@@ -235,7 +235,9 @@ class Router:
             if assigner.only is not None:
                 fixed.append(assigner.only)
         # The key of the destination of all rows, if it does not depend on them.
-        self.only = directory_key(*reduce(_below, fixed, Destination(""))) if len(fixed) == len(assigners) else None
+        self.only = (
+            directory_key(*reduce(_join_destinations, fixed, Destination(""))) if len(fixed) == len(assigners) else None
+        )
 
     def route(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DirectoryRows]]:
         """Return the rows sorted by destination, and the range of each destination.
@@ -245,7 +247,9 @@ class Router:
         """
         if self.only is not None or not batch.num_rows:
             return batch.drop_columns(self._path_columns), in_sequence([self.only or ""], [batch.num_rows])
-        assigned = self._kept(reduce(_combined, [assigner.assign(batch) for assigner in self._assigners]))
+        assigned = self._keep_assignment(
+            reduce(_combine_assignments, [assigner.assign(batch) for assigner in self._assigners])
+        )
         batch, codes = self._without_faults(batch, assigned)
         rows = batch.drop_columns(self._path_columns)
         if np.any(codes[1:] < codes[:-1]):
@@ -257,7 +261,7 @@ class Router:
             keys.append(directory_key(*destination))
         return rows, in_sequence(keys, counts.tolist())
 
-    def _kept(self, assigned: Assignment) -> Assignment:
+    def _keep_assignment(self, assigned: Assignment) -> Assignment:
         """Replace destinations without valid file names by faults, because publishing them would fail permanently."""
         if self._path_check is None:
             return assigned
@@ -282,7 +286,7 @@ class Router:
         return rows_where(batch, is_good), assigned.codes[is_good]
 
 
-def _below(outer: Destination, inner: Destination) -> Destination:
+def _join_destinations(outer: Destination, inner: Destination) -> Destination:
     directories = []
     for directory in (outer.directory, inner.directory):
         if directory:
@@ -290,7 +294,7 @@ def _below(outer: Destination, inner: Destination) -> Destination:
     return Destination("/".join(directories), inner.stem)
 
 
-def _combined(outer: Assignment, inner: Assignment) -> Assignment:
+def _combine_assignments(outer: Assignment, inner: Assignment) -> Assignment:
     """Combine the directories of the second assignment below the first.
 
     If both have faults for a row, the first counts.
@@ -301,7 +305,7 @@ def _combined(outer: Assignment, inner: Assignment) -> Assignment:
     index_pairs = (divmod(pair, count) for pair in values_of(pairs.dictionary, np.int64).tolist())
     destinations = []
     for above, index in index_pairs:
-        destinations.append(_below(outer.destinations[above], inner.destinations[index]))
+        destinations.append(_join_destinations(outer.destinations[above], inner.destinations[index]))
     codes = np.where(outer.codes < 0, outer.codes, inner.codes - len(outer.faults))
     codes[is_good] = values_of(pairs.indices, np.int32)
     return Assignment(destinations, codes, [*outer.faults, *inner.faults])

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ftfile.core.errors import ConfigError, SchemaError, UserCodeError
 from ftfile.formats.partition_paths import check_partition_column
-from ftfile.rows.buffers import from_numpy, is_valid, plain, values_of
+from ftfile.rows.buffers import from_numpy, is_valid, to_plain, values_of
 from ftfile.rows.value_text import DAYS_OF_TEXT, UTC, TimePattern, value_type
 from ftfile.rows.zone_clocks import clocks_of, instants_of
 from ftfile.writing.files.directories import (
@@ -146,7 +146,7 @@ class _ColumnTime(DirectoryAssigner):
 
     def assign(self, batch: pa.RecordBatch) -> Assignment:
         """See `DirectoryAssigner.assign`. A null time and a year with more than four digits are faults."""
-        values = plain(batch.column(self._column))
+        values = to_plain(batch.column(self._column))
         clocks = self._clocks(values)
         texts = self._pattern.format(clocks, "UTC").dictionary_encode()
         codes = values_of(texts.indices, np.int32).astype(np.int64)
@@ -254,7 +254,7 @@ class DirectorySettings:
             partition_by=partition_by,
             pattern=time,
             user_class=_user_class(parsed, schema),
-            user_options=tuple(sorted(parsed.prefixed("directoryAssigner").items())),
+            user_options=tuple(sorted(parsed.options_with_prefix("directoryAssigner").items())),
             file_name=file_name,
             time_zone=time_zone,
             takes_zone=asked_zone is None and _contain_instants(schema, columns),
@@ -337,7 +337,7 @@ def _contain_instants(schema: pa.Schema, columns: Iterable[str]) -> bool:
 
 def _user_class(parsed: SinkOptions, schema: pa.Schema) -> str | None:
     """Return the name of the user's class, after an instance of it has assigned directories to an empty batch."""
-    name, options = parsed.directory_assigner, parsed.prefixed("directoryAssigner")
+    name, options = parsed.directory_assigner, parsed.options_with_prefix("directoryAssigner")
     if name is None:
         if not options:
             return None

@@ -230,7 +230,7 @@ class SinkSettings:
     @cached_property
     def replacement(self) -> Replacement | None:
         """Return the partitions that an overwrite replaces, or None for all rows."""
-        return Replacement.checked(
+        return Replacement.from_options(
             self.options.partition_overwrite_mode,
             self.options.replace_where,
             schema=self.schema,
@@ -267,15 +267,15 @@ class SinkSettings:
         """Return the schema of the file content, with all columns nullable."""
         outside = {*self.directories.path_columns, *self._final_columns}
         # The schema before columns became nullable: columns without null fit formats without null.
-        self.format.check_schema(_without(self.schema, outside))
-        return _without(arrow_schema(self.nullable_json), outside)
+        self.format.check_schema(_drop_columns(self.schema, outside))
+        return _drop_columns(arrow_schema(self.nullable_json), outside)
 
     @cached_property
     def recorded_schema_json(self) -> str:
         """Return the schema for readers: the columns of the files and of the path."""
         if not self._final_columns:
             return self.nullable_json
-        return spark_schema_json(_without(arrow_schema(self.nullable_json), self._final_columns))
+        return spark_schema_json(_drop_columns(arrow_schema(self.nullable_json), self._final_columns))
 
     @cached_property
     def statistics(self) -> Sequence[str]:
@@ -308,7 +308,7 @@ class SinkSettings:
 
     @property
     def _columns_outside_paths(self) -> pa.Schema:
-        return _without(self.schema, self.directories.path_columns)
+        return _drop_columns(self.schema, self.directories.path_columns)
 
     @property
     def _final_columns(self) -> tuple[str, ...]:
@@ -364,6 +364,6 @@ def _settings(checked: SinkSettings) -> SinkConfig:
     )
 
 
-def _without(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+def _drop_columns(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
     dropped = frozenset(names)
     return pa.schema([field for field in schema if field.name not in dropped])

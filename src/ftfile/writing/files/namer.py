@@ -91,7 +91,7 @@ class Namer:
                 named.append(round_.with_names(rewrite))
             except (ConfigError, UserCodeError) as error:
                 refused.append(RefusedRewrite(rewrite, error))
-        adds = round_.named(adds)
+        adds = round_.name_adds(adds)
         remembers = self.naming.uses_numbers and round_.numbers
         if remembers:
             tables = {NUMBERS: {"set": round_.numbers, "ttlMs": self.naming.ttl_ms}}
@@ -121,15 +121,15 @@ class _NamesOfRecord:
         for add in rewrite.adds:
             before[add.directory_key] = self._number(add.directory_key)
         try:
-            return replace(rewrite, adds=self.named(rewrite.adds))
+            return replace(rewrite, adds=self.name_adds(rewrite.adds))
         except (ConfigError, UserCodeError):
             self.numbers.update(before)
             raise
 
-    def named(self, adds: tuple[Add, ...]) -> tuple[Add, ...]:
-        return tuple(self._named(add) if add.kind == "part" and add.final_path is None else add for add in adds)
+    def name_adds(self, adds: tuple[Add, ...]) -> tuple[Add, ...]:
+        return tuple(self._name_add(add) if add.kind == "part" and add.final_path is None else add for add in adds)
 
-    def _named(self, add: Add) -> Add:
+    def _name_add(self, add: Add) -> Add:
         number = self._number(add.directory_key)
         path = self._path(add, number)
         naming = self._namer.naming

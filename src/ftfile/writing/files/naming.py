@@ -370,7 +370,7 @@ class PathCheck:
         fault = self._storage.fault_of(path, more_bytes)
         if fault is None:
             return None
-        return f"would be written to a file such as {_shown(path)}, which {fault}"
+        return f"would be written to a file such as {_show_path(path)}, which {fault}"
 
     @cached_property
     def _example(self) -> tuple[str, int]:
@@ -384,10 +384,10 @@ class PathCheck:
         for name in self._naming.examples(self._extension, directory):
             path = join(directory, name)
             if fault := self._storage.fault_of(path, more_bytes):
-                raise ConfigError(f"the name of a new file would be {_shown(path)}, which {fault}")
+                raise ConfigError(f"the name of a new file would be {_show_path(path)}, which {fault}")
 
 
-def _shown(path: str) -> str:
+def _show_path(path: str) -> str:
     if len(path) <= NAME_BYTES_MAX:
         return repr(path)
     return f"{path[:80]!r}...{path[-80:]!r}"

@@ -50,10 +50,10 @@ class EncodableRows:
             return rows
         is_good = np.ones(rows.num_rows, np.bool_)
         is_good[[*faults]] = False
-        self._take(self._whole(directory_key, rows_where(rows, ~is_good)), [*faults.values()])
+        self._take(self._check_whole(directory_key, rows_where(rows, ~is_good)), [*faults.values()])
         return rows_where(rows, is_good)
 
-    def _whole(self, directory_key: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _check_whole(self, directory_key: str, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with the columns in the path of their directory."""
         schema, directory, stem = self._config.schema, layout.directory_of(directory_key), layout.stem_of(directory_key)
         values = path_column_values(self._config.directories.definition(), directory, stem, schema)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -22,7 +22,7 @@ from ftfile.writing.files.file_options import SinkConfig
 from ftfile.writing.files.namer import Namer
 from ftfile.writing.files.publishing import mark_unreported
 from ftfile.writing.files.rolling_rules import ALL_END
-from ftfile.writing.files.segment_statistics import within_limit
+from ftfile.writing.files.segment_statistics import keep_within_limit
 from ftfile.writing.messages import StreamIdentity, add_of, segments_of
 from ftfile.writing.options import check_staged_names
 from ftfile.writing.schema_change import check_misfits, check_respelled, check_schema_change, misfits_of, respelled_of
@@ -237,14 +237,14 @@ class PreparedFiles(PreparedBatch[SinkConfig]):
             accepted = accept_rewrites(
                 log, head, rewrites=named.rewrites, own_adds=(*named.adds, *letters), refused=named.refused
             )
-        segments = within_limit(segments_of(messages, key, {"committedMs": self.committed_ms}), len(head.segments))
+        segments = keep_within_limit(segments_of(messages, key, {"committedMs": self.committed_ms}), len(head.segments))
         adds = (*named.adds, *segments, *accepted.adds)
         if config.replacement is None:
             replacement = None
         else:
             replacement = config.replacement.with_clock_values(messages[0].planned_ms)
         if config.overwrite:
-            replaced = _replaced(replacement, (*named.adds, *segments), snapshot())
+            replaced = _list_replaced(replacement, (*named.adds, *segments), snapshot())
         else:
             replaced = []
         success = None
@@ -342,22 +342,31 @@ def _namer(config: SinkConfig, message: TaskCommit, extensions: dict[str, str]) 
     )
 
 
-def _replaced(replacement: Replacement | None, written: Sequence[Add], snapshot: Snapshot) -> list[Add]:
+def _list_replaced(replacement: Replacement | None, written: Sequence[Add], snapshot: Snapshot) -> list[Add]:
     live = list(snapshot.adds.values())
     if replacement is None:
         return live
-    return replacement.replaced(written, live, snapshot.definitions)
+    return replacement.select_replaced(written, live, snapshot.definitions)
 
 
-def _definitions(config: SinkConfig, *, is_stream: bool) -> tuple[str, str, str | None, dict[str, Any]]:
+class _Definitions(NamedTuple):
+    """The definitions that a record refers to."""
+
+    schema_key: str
+    encoding_key: str
+    settings_key: str | None  # of the query
+    by_key: dict[str, Any]
+
+
+def _definitions(config: SinkConfig, *, is_stream: bool) -> _Definitions:
     """Return the keys of the schema, the encoding and the query's settings, if any, and the definitions by key."""
     key, schema = config.encoding_key, config.recorded_schema_json
     schema_key = definition_key(schema)
     definitions: dict[str, Any] = {key: config.encoding, schema_key: schema}
     if not is_stream:
-        return schema_key, key, None, definitions
+        return _Definitions(schema_key, key, None, definitions)
     # Recorded for all queries, because segments of an earlier configuration may still be open.
     rolling = msgspec.to_builtins(config.rolling or ALL_END)
     settings = {"rolling": rolling, "encoding": key, **config.publishing.to_json(), **config.common.storage.to_json()}
     settings_key = definition_key(settings)
-    return schema_key, key, settings_key, {**definitions, settings_key: settings}
+    return _Definitions(schema_key, key, settings_key, {**definitions, settings_key: settings})

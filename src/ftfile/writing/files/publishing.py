@@ -75,7 +75,7 @@ class SuccessFile:
     delay_ms: int
 
     @classmethod
-    def checked(cls, name: str, delay_s: float, extension: str) -> SuccessFile:
+    def from_options(cls, name: str, delay_s: float, extension: str) -> SuccessFile:
         """Return the checked options. If readers would read the marker as data, a ConfigError is raised."""
         hidden = name[:1] in _HIDING and name != layout.META and "/" not in name and not name.endswith(extension)
         if not name or not hidden or name_fault(name[1:]) is not None:
@@ -193,7 +193,7 @@ def named_code(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def _success(parsed: SinkOptions, extension: str) -> SuccessFile | None:
     if parsed.success_file is not None:
-        return SuccessFile.checked(parsed.success_file, parsed.success_delay, extension)
+        return SuccessFile.from_options(parsed.success_file, parsed.success_delay, extension)
     if parsed.is_given("successDelay"):
         raise ConfigError("successDelay is only for successFile, which is not set: set successFile=_SUCCESS")
     return None

@@ -32,7 +32,7 @@ class Replacement:
     where: str | None  # a condition on partition columns; None for the partitions of the written rows
 
     @classmethod
-    def checked(
+    def from_options(
         cls,
         mode: Literal["static", "dynamic"] | None,
         where: str | None,
@@ -87,7 +87,7 @@ class Replacement:
         predicate(where, self.schema, columns="partition columns", argument=_OPTION)
         return replace(self, where=where)
 
-    def replaced(self, written: Sequence[Add], live: Sequence[Add], definitions: Mapping[str, Any]) -> list[Add]:
+    def select_replaced(self, written: Sequence[Add], live: Sequence[Add], definitions: Mapping[str, Any]) -> list[Add]:
         """Return the live adds that are replaced. `definitions` contains their encodings.
 
         Raises:

@@ -91,7 +91,7 @@ Deadline: TypeAlias = "int | None"
 AT_ONCE = 0
 
 
-def earliest(one: Deadline, other: Deadline) -> Deadline:
+def earliest_of(one: Deadline, other: Deadline) -> Deadline:
     """Return the earlier deadline."""
     return _pick(min, one, other)
 
@@ -205,7 +205,7 @@ class _Deadlines:
             self.noted[key] = at
             heapq.heappush(self._in_order, (at, key))
 
-    def passed(self, now: int) -> Iterator[GroupKey]:
+    def take_passed(self, now: int) -> Iterator[GroupKey]:
         """Yield the groups whose time has passed, ordered by time, and remove their notes."""
         while self._in_order and self._in_order[0][0] <= now:
             at, key = heapq.heappop(self._in_order)
@@ -273,14 +273,14 @@ class GroupIndex:
             group = self._group(key, (segment for segment in group.segments.values() if segment.id not in without))
         return Candidate(key, group.totals_with(more), chain(group.segments.values(), more), group.over)
 
-    def overdue(self, now_ms: int) -> list[GroupKey]:
+    def list_overdue(self, now_ms: int) -> list[GroupKey]:
         """Return the groups whose deadline has passed, ordered by time, or all groups if the clock was set back."""
         if now_ms < self._newest_ms:
             by_clock = self._deadlines.noted
             keys = sorted(self.groups, key=lambda key: by_clock.get(key, math.inf))
             self._newest_ms = max((group.totals.last_ms for group in self.groups.values()), default=0)
         else:
-            keys = list(self._deadlines.passed(now_ms))
+            keys = list(self._deadlines.take_passed(now_ms))
             # Groups stay due until a record ends them. A deadline that moved is checked when it passes.
             for key in keys:
                 self._note_deadline(key)

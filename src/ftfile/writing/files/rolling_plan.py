@@ -60,7 +60,7 @@ def files_of(job: Job) -> int:
     return max(of_bytes, of_rows, 1)
 
 
-def alone(segment: Add, settings: RollingSettings, ids: IdSource) -> Job:
+def job_of_segment(segment: Add, settings: RollingSettings, ids: IdSource) -> Job:
     """Return a job with only this segment, whose damage prevented the assembly of a part with other segments."""
     return structs.replace(_job([segment], _ALONE, settings, ids, keep_tail=False), attempts=1)
 
@@ -108,14 +108,14 @@ class _Chunk(NamedTuple):
 def _chunks(segments: list[Add], settings: RollingSettings, tasks: int) -> tuple[list[_Chunk], list[Add]]:
     """Return chunks of segments, and the last segments, which do not fill a chunk."""
 
-    def full_parts(size_bytes: int, rows: int) -> int:
+    def count_full_parts(size_bytes: int, rows: int) -> int:
         of_bytes = 0
         if settings.max_bytes:
             of_bytes = size_bytes // settings.max_bytes
         return max(of_bytes, rows // settings.max_rows if settings.max_rows else 0)
 
     all_bytes = sum(map(size_of, segments))
-    parts = full_parts(all_bytes, sum(segment.rows for segment in segments))
+    parts = count_full_parts(all_bytes, sum(segment.rows for segment in segments))
     in_order = min(IN_ORDER_PARTS, IN_ORDER_BYTES * parts // max(all_bytes, 1))
     parts_per_chunk = max(1, in_order, math.ceil(parts / max(tasks, 1)))
     chunks: list[_Chunk] = []
@@ -125,7 +125,7 @@ def _chunks(segments: list[Add], settings: RollingSettings, tasks: int) -> tuple
         chunk.append(segment)
         size_bytes += size_of(segment)
         rows += segment.rows
-        full = full_parts(size_bytes, rows)
+        full = count_full_parts(size_bytes, rows)
         if full >= parts_per_chunk or len(chunk) >= settings.max_segments or (full and place == len(segments)):
             chunks.append(_Chunk(chunk, full > 0))
             chunk, size_bytes, rows = [], 0, 0
@@ -221,7 +221,7 @@ class RollingPlanner:
         room = DUE_SEGMENTS_MAX - sum(len(job.inputs) for job in jobs if not job.attempts)
         open_segments = len(head.segments) + len(opened) - len(ended & head.segments.keys())
         open_segments -= sum(len(job.inputs) for job in (*jobs, *foreign_jobs))
-        for job in self._due(changes, now_ms, open_segments, record.tasks):
+        for job in self._list_due(changes, now_ms, open_segments, record.tasks):
             if len(job.inputs) > room < DUE_SEGMENTS_MAX:
                 break
             room -= len(job.inputs)
@@ -242,7 +242,10 @@ class RollingPlanner:
         self._index.follow(head)
         jobs = [job for job in head.jobs if self._is_own(job)]
         waiting_segments = sum(len(job.inputs) for job in head.jobs)
-        return [*jobs, *self._due(_GroupChanges({}, {}, set()), now_ms, len(head.segments) - waiting_segments, tasks=1)]
+        return [
+            *jobs,
+            *self._list_due(_GroupChanges({}, {}, set()), now_ms, len(head.segments) - waiting_segments, tasks=1),
+        ]
 
     def _is_own(self, job: Job) -> bool:
         return owner_of(job) == self._query_id
@@ -270,10 +273,10 @@ class RollingPlanner:
                     segment.rows,
                     segment.directory_key,
                 )
-                jobs.append(alone(segment, self._settings, self._ids))
+                jobs.append(job_of_segment(segment, self._settings, self._ids))
         return jobs
 
-    def _due(self, changes: _GroupChanges, now_ms: int, open_segments: int, tasks: int) -> Iterator[Job]:
+    def _list_due(self, changes: _GroupChanges, now_ms: int, open_segments: int, tasks: int) -> Iterator[Job]:
         """Yield the jobs of due groups for this number of tasks, the groups that waited longest first.
 
         `open_segments` is the number of the directory's segments that no job names.
@@ -281,7 +284,7 @@ class RollingPlanner:
         index, new, older, busy = self._index, changes.new, changes.older, changes.busy
         planned: set[GroupKey] = set()
         # A group whose time has passed ends without the rows of the batch. A group that reaches a limit includes them.
-        for key in dict.fromkeys((*index.overdue(now_ms), *older)):
+        for key in dict.fromkeys((*index.list_overdue(now_ms), *older)):
             candidate = index.candidate(key, older.get(key, ()), busy)
             for job in self._ending(candidate, now_ms, tasks, at_limits=key not in new):
                 planned.add(key)

@@ -21,7 +21,7 @@ from ftfile.log.format.model import Count
 from ftfile.rows.buffers import from_numpy, values_of
 from ftfile.rows.value_text import UTC
 from ftfile.rows.zone_clocks import clocks_of, instants_of
-from ftfile.writing.files.rolling_groups import AT_ONCE, Deadline, GroupTotals, earliest
+from ftfile.writing.files.rolling_groups import AT_ONCE, Deadline, GroupTotals, earliest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,7 +193,7 @@ def _has_passed(interval_ms: int | None, since_ms: int, now_ms: int) -> bool:
     return interval_ms is not None and abs(now_ms - since_ms) >= interval_ms
 
 
-def _after(since_ms: int, interval_ms: int | None) -> int | None:
+def _time_after(since_ms: int, interval_ms: int | None) -> int | None:
     if interval_ms is None:
         return None
     return since_ms + interval_ms
@@ -208,7 +208,7 @@ def _is_old(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool
 
 
 def _end_of_age(settings: RollingSettings, totals: GroupTotals) -> Deadline:
-    return _after(totals.first_ms, settings.age_ms)
+    return _time_after(totals.first_ms, settings.age_ms)
 
 
 def _is_inactive(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
@@ -216,7 +216,7 @@ def _is_inactive(settings: RollingSettings, totals: GroupTotals, now_ms: int) ->
 
 
 def _end_of_inactivity(settings: RollingSettings, totals: GroupTotals) -> Deadline:
-    return _after(totals.last_ms, settings.inactivity_ms)
+    return _time_after(totals.last_ms, settings.inactivity_ms)
 
 
 def _has_ticked(settings: RollingSettings, totals: GroupTotals, now_ms: int) -> bool:
@@ -311,7 +311,7 @@ def reason_to_end(settings: RollingSettings, totals: GroupTotals, now_ms: int) -
         if rule.is_due is not None and rule.is_due(settings, totals, now_ms):
             return rule.reason
     if settings.policy:
-        return _asked(settings.policy, "reason_to_end", str, totals, now_ms)
+        return _ask_policy(settings.policy, "reason_to_end", str, totals, now_ms)
     return None
 
 
@@ -320,11 +320,11 @@ def deadline_of(settings: RollingSettings, totals: GroupTotals) -> Deadline:
     deadline: Deadline = None
     for rule in RULES:
         if rule.deadline is not None:
-            deadline = earliest(deadline, rule.deadline(settings, totals))
+            deadline = earliest_of(deadline, rule.deadline(settings, totals))
         elif rule.is_due is not None and rule.is_due(settings, totals, 0):
             return AT_ONCE  # the rule depends only on the totals, so the group is due at any now_ms
     if settings.policy:
-        deadline = earliest(deadline, _asked(settings.policy, "deadline_ms", int, totals))
+        deadline = earliest_of(deadline, _ask_policy(settings.policy, "deadline_ms", int, totals))
     return deadline
 
 
@@ -356,7 +356,7 @@ def reason_before_next_rows(settings: RollingSettings, totals: GroupTotals, next
     if settings.inactivity_ms is not None and abs(next_ms - totals.last_ms) >= settings.inactivity_ms:
         return _INACTIVITY
     if settings.policy:
-        return _asked(settings.policy, "reason_to_end", str, totals, next_ms)
+        return _ask_policy(settings.policy, "reason_to_end", str, totals, next_ms)
     return None
 
 
@@ -373,7 +373,7 @@ def load_policy(name: str) -> RollingPolicy:
     return policy
 
 
-def _asked(name: str, method: str, kind: type[_Answer], *args: object) -> _Answer | None:
+def _ask_policy(name: str, method: str, kind: type[_Answer], *args: object) -> _Answer | None:
     try:
         answer = getattr(load_policy(name), method)(*args)
     except Exception as error:

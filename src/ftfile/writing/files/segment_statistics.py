@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SEGMENTS_WITH_STATISTICS_MAX = 2_000
 
 
-def within_limit(segments: Sequence[Add], live: int) -> list[Add]:
+def keep_within_limit(segments: Sequence[Add], live: int) -> list[Add]:
     """Return new segments, without statistics if too many are open together with the live segments."""
     if live + len(segments) <= SEGMENTS_WITH_STATISTICS_MAX:
         return [*segments]
@@ -35,13 +35,13 @@ def with_planned_statistics(job: Job, definitions: Mapping[str, Any]) -> Job:
     """
     if not any(add.statistics for add in job.inputs):
         return job
-    from ftfile.rows.statistics.merging import CountedEntries, merged_entries  # noqa: PLC0415 - few batches plan jobs
+    from ftfile.rows.statistics.merging import CountedEntries, merge_all_entries  # noqa: PLC0415 - few batches plan jobs
 
     merged: dict[str, Any] = {}
     encoding = definitions.get(job.inputs[0].encoding)
     if encoding is not None:
         counted = [CountedEntries(add.rows, add.statistics) for add in job.inputs]
-        for key, entry in merged_entries(counted, recorded_schema(encoding["schema"])).items():
+        for key, entry in merge_all_entries(counted, recorded_schema(encoding["schema"])).items():
             merged[key] = entry
     planned = structs.replace(job, inputs=tuple(add.without_statistics() for add in job.inputs))
     if not merged:

@@ -99,7 +99,7 @@ class SpoolWriter:
             else:
                 small_keys.append(directory.key)
                 small_rows.append(directory_rows)
-        return _joined(small_keys, small_rows, rows.slice(0, 0))
+        return _join_batches(small_keys, small_rows, rows.slice(0, 0))
 
     def _append(self, spool: StagedFile, rows: pa.RecordBatch, directories: list[DirectoryRows]) -> None:
         """Append rows.
@@ -125,7 +125,7 @@ class SpoolWriter:
         good_rows = []
         for directory in directories:
             good_rows.append(self._encodable.rows_to_encode(directory.key, rows.slice(directory.start, directory.rows)))
-        return _joined([directory.key for directory in directories], good_rows, rows.slice(0, 0))
+        return _join_batches([directory.key for directory in directories], good_rows, rows.slice(0, 0))
 
     def _append_segments(self, spool: StagedFile, rows: pa.RecordBatch, segments: list[_Segment]) -> None:
         counts = [segment.rows for segment in segments]
@@ -161,7 +161,7 @@ class _Segment(NamedTuple):
     stats: dict[str, Any]
 
 
-def _joined(
+def _join_batches(
     keys: list[str], batches: list[pa.RecordBatch], empty: pa.RecordBatch
 ) -> tuple[pa.RecordBatch, list[DirectoryRows]]:
     """Return the rows of directories as one batch, and the range of each. `empty` has the columns."""
@@ -192,18 +192,33 @@ def _segments_of(
     return rows, list(map(_Segment, keys, counts.tolist(), stats))
 
 
-def _cut_after(
-    final: NDArray[np.bool_], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+class _CutRuns(NamedTuple):
+    """Runs of rows, split into segments."""
+
+    counts: NDArray[np.int64]  # rows of each segment
+    runs: NDArray[np.int64]  # the run of each segment
+    is_final: NDArray[np.bool_]  # the segment ends a part
+
+
+def _cut_after(final: NDArray[np.bool_], counts: NDArray[np.int64]) -> _CutRuns:
     """Split runs of rows after final rows. Return the rows and the run of each segment, and whether it ends a part."""
     bounds = np.cumsum(counts)
     ends = np.union1d(bounds, np.flatnonzero(final) + 1)
-    return np.diff(ends, prepend=0), np.searchsorted(bounds, ends), final[ends - 1]
+    return _CutRuns(np.diff(ends, prepend=0), np.searchsorted(bounds, ends), final[ends - 1])
+
+
+class _WindowRows(NamedTuple):
+    """Rows that are sorted by window, and their segments."""
+
+    rows: pa.RecordBatch
+    counts: NDArray[np.int64]  # rows of each segment
+    runs: NDArray[np.int64]  # the run of each segment
+    stats: list[dict[str, Any]]  # of each segment
 
 
 def _windows(
     rows: pa.RecordBatch, name: str, interval_us: int, counts: NDArray[np.int64], run_stats: list[dict[str, Any]]
-) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64], list[dict[str, Any]]]:
+) -> _WindowRows:
     """Sort the rows of each run by window of event time. Rows without a time belong to the last window of their run.
 
     Windows start at multiples of the interval since 1970 UTC. `counts` contains the number of rows of each run. Return
@@ -237,4 +252,4 @@ def _windows(
     stats = []
     for run, event_times, is_last in zip(runs.tolist(), spans, has_last_row, strict=True):
         stats.append(run_stats[run] | event_times if is_last else event_times)
-    return rows, np.diff(begins, append=len(order)), runs, stats
+    return _WindowRows(rows, np.diff(begins, append=len(order)), runs, stats)

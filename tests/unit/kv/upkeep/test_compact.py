@@ -264,7 +264,7 @@ class TestThreads:
         log = CommitLog(open_filesystem(PATH))
         head = log.refresh()
         settings = structs.replace(DEFAULT_PLAN, flush_runs=2)
-        pieces = [(planned,) for planned in CompactionPlanner(settings, [], 0).due(head.segments.values())]
+        pieces = [(planned,) for planned in CompactionPlanner(settings, [], 0).list_due(head.segments.values())]
         silent = Unavailable("open", "path", "it is silent")
         silent.waited_s = AWAY_S
         monkeypatch.setattr(

@@ -147,7 +147,7 @@ def make_plans(path: Path) -> None:
         log = PlanLog(fs, "0" * 32, "1" * 32)
         position = PlanPosition("0" * 32, -1, "")
         for plan in plans:
-            log.known()
+            log.read_known()
             before, position = (
                 position,
                 log.add(position, structs.replace(plan, root="file:///data/in", planned_ms=1_700_000_000_000)),

@@ -236,7 +236,7 @@ class TestReading:
     def test_the_log_of_plans(self, tmp_path: Path) -> None:
         fs = LocalFileSystem(str(shutil.copytree(GOLDEN / "plans", tmp_path / "plans")), SYSTEM)
         log = PlanLog(fs, "0" * 32, "run")
-        head = log.after(PlanPosition("0" * 32, 1, "e48c090e847fa70b9d8c9022dc86e29a"))
+        head = log.position_after(PlanPosition("0" * 32, 1, "e48c090e847fa70b9d8c9022dc86e29a"))
         assert head is not None
         plan = log.read(head, PlanPosition("0" * 32, 1, "e48c090e847fa70b9d8c9022dc86e29a"))
         assert plan.root == "file:///data/in"

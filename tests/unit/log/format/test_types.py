@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ftfile.core.errors import CorruptData
-from ftfile.log.apply import after
+from ftfile.log.apply import state_after
 from ftfile.log.checkpoints import decode_checkpoint, encode_checkpoint
 from ftfile.log.format import record as record_format
 from ftfile.log.format.compacted import decode_compacted, encode_compacted
@@ -93,7 +93,9 @@ RECORD = Record(
 )
 OF_A_JOB = structs.replace(RECORD, author=BatchWriteAuthor("j", Transaction("app", -7)))
 OF_MAINTENANCE = structs.replace(RECORD, author=MaintenanceAuthor("compact", "j"))
-STATE = after(LogState(), RECORD, structs.replace(OF_A_JOB, version=1, adds=(), removes=(), previous_nonce="nonce"))
+STATE = state_after(
+    LogState(), RECORD, structs.replace(OF_A_JOB, version=1, adds=(), removes=(), previous_nonce="nonce")
+)
 RANGE = encode_compacted(compact_records([RECORD], 0))
 
 
@@ -275,7 +277,7 @@ class TestNames:
         assert read_record(content) == self.RECORD
 
     def test_in_checkpoints_and_ranges(self) -> None:
-        state = after(LogState(), self.RECORD)
+        state = state_after(LogState(), self.RECORD)
         assert decode_checkpoint(encode_checkpoint(state), "path") == state
         content = encode_compacted(compact_records([self.RECORD], 0))
         (document,) = decode_compacted(RangeFile.of_content("path", content), "path", ended=True).kept

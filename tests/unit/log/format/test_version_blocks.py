@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftfile.log.format import layout
-from ftfile.log.format.version_blocks import Interval, blocks, fewest, halves, largest, may_stand
+from ftfile.log.format.version_blocks import (
+    Interval,
+    blocks,
+    fewest_intervals_of,
+    halves,
+    largest_interval_of,
+    may_stand,
+)
 
 SOME_ENDS = [*range(1, 700), 895, 896, 1000, 4095, 4096, 4097, 99_999, 10**6, 10**6 + 7]
 
@@ -37,8 +44,8 @@ def check_nested(intervals: list[Interval]) -> None:
 
 def test_no_two_cross() -> None:
     """All that may stand for versions up to 3,000: beyond two sizes of the largest block."""
-    assert largest(0) == 64
-    assert largest(3000) == 512
+    assert largest_interval_of(0) == 64
+    assert largest_interval_of(3000) == 512
     check_nested(legal_intervals(3000))
 
 
@@ -50,7 +57,7 @@ def test_no_two_cross_among_more_versions() -> None:
 @given(st.integers(1, 10**9), st.integers(1, 10**9))
 def test_no_two_that_are_written_cross(end: int, other_end: int) -> None:
     """By committers and vacuums at any two heads."""
-    written = [*fewest(end), *blocks(0, end), *fewest(other_end), *blocks(0, other_end)]
+    written = [*fewest_intervals_of(end), *blocks(0, end), *fewest_intervals_of(other_end), *blocks(0, other_end)]
     parts = [half for interval in written if interval.size > 1 for half in halves(interval)]
     check_nested([*written, *parts])
     assert all(may_stand(*interval) for interval in (*written, *parts))
@@ -58,15 +65,15 @@ def test_no_two_that_are_written_cross(end: int, other_end: int) -> None:
 
 @pytest.mark.parametrize("end", SOME_ENDS)
 def test_they_are_whole_and_few(end: int) -> None:
-    for intervals in (fewest(end), [*blocks(0, end)]):
+    for intervals in (fewest_intervals_of(end), [*blocks(0, end)]):
         assert (intervals[0].first, intervals[-1].last) == (0, end - 1)
         assert all(before.last + 1 == behind.first for before, behind in itertools.pairwise(intervals))
-    assert len(fewest(end)) <= 1 + 2 * math.log2(end + 1)
+    assert len(fewest_intervals_of(end)) <= 1 + 2 * math.log2(end + 1)
 
 
 @pytest.mark.parametrize("end", [2, 3, 64, 192, 896, 1024, 5000])
 def test_halves_make_up_the_whole(end: int) -> None:
-    for interval in (*fewest(end), *blocks(0, end)):
+    for interval in (*fewest_intervals_of(end), *blocks(0, end)):
         if interval.size > 1:
             parts = halves(interval)
             assert len(parts) >= 2
@@ -75,7 +82,7 @@ def test_halves_make_up_the_whole(end: int) -> None:
 
 
 def test_of_a_thousand_versions_there_are_four() -> None:
-    assert fewest(1000) == [(0, 895), (896, 959), (960, 991), (992, 999)]
+    assert fewest_intervals_of(1000) == [(0, 895), (896, 959), (960, 991), (992, 999)]
 
 
 @pytest.mark.parametrize(("first", "last"), [(4, 11), (1, 2), (0, 9), (64, 66), (128, 255), (3, 2)])

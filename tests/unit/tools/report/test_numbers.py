@@ -19,7 +19,7 @@ from ftfile.log.opening import open_log
 from ftfile.operate.compact import compact_log
 from ftfile.operate.verify.verify_directory import verify
 from ftfile.tools.report.bars import size_bars
-from ftfile.tools.report.charts import BINS_MAX, binned, starts_of, timeline_of
+from ftfile.tools.report.charts import BINS_MAX, bin_values, starts_of, timeline_of
 from ftfile.tools.report.history import CommitColumns, LiveFiles, live_files_of, read_commits
 from ftfile.tools.report.scales import BYTES, COUNT, SECONDS, scale_of
 from tests.kit.parameters import parametrize
@@ -41,7 +41,7 @@ def test_groups_have_every_value_once(values: list[float], bins_max: int) -> Non
     groups = np.split(series, starts[1:]) if len(starts) else []
     assert sum(map(len, groups)) == len(values)
     assert max(map(len, groups), default=0) - min(map(len, groups), default=0) <= 1
-    found = binned(series, starts)
+    found = bin_values(series, starts)
     for at, group in enumerate(groups):
         known = group[~np.isnan(group)]
         if not len(known):

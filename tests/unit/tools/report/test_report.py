@@ -161,7 +161,7 @@ def test_a_stuck_publication_is_told_without_a_comparison(rolled: MicroBatch) ->
 @pytest.mark.slow
 def test_what_a_comparison_finds_is_told_once(rolled: MicroBatch, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = UnpublishedFile(version=3, query_id=None, path="b", problem="")
-    monkeypatch.setattr("ftfile.operate.status._unpublished", lambda *_: [waiting])
+    monkeypatch.setattr("ftfile.operate.status._list_unpublished", lambda *_: [waiting])
     codes = [[each.code for each in ftfile.report(rolled.path, verify=is_told).findings] for is_told in (True, False)]
     assert ["not-published" in each for each in codes] == [False, True]
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from ftfile.core.context import SYSTEM
 from ftfile.core.errors import NameCollision
-from ftfile.log.apply import after
+from ftfile.log.apply import state_after
 from ftfile.log.commit_log import CommitLog
 from ftfile.log.format.model import Add, Body, Job, MaintenanceAuthor, Origin, Record, Remove, StreamAuthor
 from ftfile.log.protocol import commit
@@ -88,7 +88,7 @@ def test_a_group_of_more_segments_than_a_record_names(max_segments: int, found: 
         jobs = planner.plan(head, Body(tasks=1), author, 1, ())
         named.append([len(job.inputs) for job in jobs])
         removes = tuple(Remove.of(add) for job in jobs for add in job.inputs)
-        head = after(head, Record(batch, f"{batch}", author, 0, removes=removes, previous_nonce=head.nonce))
+        head = state_after(head, Record(batch, f"{batch}", author, 0, removes=removes, previous_nonce=head.nonce))
     assert named == found
     assert not head.segments
 

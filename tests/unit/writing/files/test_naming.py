@@ -155,7 +155,9 @@ class TestTemplates:
                 config(partFileName=template)
         with pytest.raises(ConfigError, match=f"files {told}"):
             config(partFileName="x{ext}", fileFormat="binary", encoder=f"{USER_CODE}:Ending", **{"encoder.is": ending})
-        monkeypatch.setattr(extensions, "installed", lambda _: {"cipher": f"{Cipher.__module__}:{Cipher.__name__}"})
+        monkeypatch.setattr(
+            extensions, "list_installed", lambda _: {"cipher": f"{Cipher.__module__}:{Cipher.__name__}"}
+        )
         monkeypatch.setattr(Cipher, "extension", ending)
         with pytest.raises(ConfigError, match=f"files {told}"):
             config(filters="cipher")
@@ -170,7 +172,9 @@ class TestTemplates:
         lz4 = {"fileFormat": "binary", "encoder": f"{USER_CODE}:Ending", "encoder.is": ".lz4"}
         config(**lz4, compression="gzip")
         config(**lz4, compression="lz4")
-        monkeypatch.setattr(extensions, "installed", lambda _: {"cipher": f"{Cipher.__module__}:{Cipher.__name__}"})
+        monkeypatch.setattr(
+            extensions, "list_installed", lambda _: {"cipher": f"{Cipher.__module__}:{Cipher.__name__}"}
+        )
         config(**lz4, filters="cipher")
         with pytest.raises(ConfigError, match=r"would end in '\.gz': readers would"):
             config(compression="gzip", filters="cipher", partFileName="{batch}.gz")
