@@ -22,6 +22,21 @@ if TYPE_CHECKING:
 
     from ftfile.core.context import Context
 
+__all__ = (
+    "NAME_BYTES_MAX",
+    "Location",
+    "Url",
+    "check_path",
+    "fault_of",
+    "join",
+    "normalise",
+    "parent_of",
+    "parse",
+    "read_seconds",
+    "room_below",
+    "shape_fault",
+)
+
 
 NAME_BYTES_MAX = 255
 # An empty component (also a leading or trailing slash), "." or "..", or a NUL.
