@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ftfile.core.extensions import lazy_names
+from ftfile.core.extensions import UPPER_PLACES, lazy_names
 
 if TYPE_CHECKING:
     from ftfile import errors, kv, spark
@@ -65,6 +65,7 @@ __all__ = (
     "writer",
 )
 
+UPPER_PLACES["kind of a store"] = "ftfile.kv.kind:STORE"
 
 __getattr__ = lazy_names(
     __name__,

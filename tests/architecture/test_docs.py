@@ -24,7 +24,7 @@ CODE = {"src", "tests", "benchmarks"}
 PROGRAMS = [f"/{path.relative_to(ROOT)}" for top in CODE for path in (ROOT / top).rglob("*.py")]
 # Dotted names that begin like a module but are not modules: entry point groups, and names of other programs.
 NO_MODULES = {
-    *("ftfile.encoders", "ftfile.filesystems", "ftfile.formats", "ftfile.key_providers", "ftfile.kinds"),
+    *("ftfile.encoders", "ftfile.filesystems", "ftfile.formats", "ftfile.key_providers"),
     *("ftfile.identity", "write.format.default"),
 }
 

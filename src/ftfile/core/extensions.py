@@ -22,6 +22,10 @@ SPARK_LEAST = 4  # the oldest supported major version
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 
+# The places (`module:name`) of objects that a folder uses from a folder above it, which it cannot name. The package
+# `ftfile` sets them, so they also exist where ftfile is not installed, but only its files are on the path.
+UPPER_PLACES: dict[str, str] = {}
+
 # The places (`module:name`) of loaded entry points by group and name. Cached, since a lookup takes as long as a small
 # commit.
 _loaded: dict[tuple[str, str], str] = {}

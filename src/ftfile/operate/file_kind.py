@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pkgutil
 from typing import TYPE_CHECKING
 
-from ftfile.core.extensions import is_name_of_code, load_extension
+from ftfile.core.extensions import UPPER_PLACES, is_name_of_code
 from ftfile.formats.binary_records import UserEncoder
 from ftfile.log.directory import store_of
 from ftfile.operate.kinds import Kind
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from ftfile.log.format.model import Add, Job
     from ftfile.log.state import LogState
-
-_GROUP = "ftfile.kinds"  # of entry points
 
 
 class FileKind(Kind):
@@ -50,8 +49,8 @@ FILES = FileKind()
 
 
 def kind_of(head: LogState) -> Kind:
-    """Return the kind of a directory. Stores are above this package: an entry point names their kind."""
+    """Return the kind of a directory. The kind of stores is in a folder above this one: see `UPPER_PLACES`."""
     if store_of(head) is None:
         return FILES
-    kind: Kind = load_extension("kind of directory", "store", {}, _GROUP)
+    kind: Kind = pkgutil.resolve_name(UPPER_PLACES["kind of a store"])
     return kind
