@@ -112,7 +112,7 @@ def make_files(place: Path, file_format: str) -> None:
     fs.create_exclusive(layout.note_path(f"{stage}/_", f"00001-0-{'4' * 32}"), note)
     messages = query.run_tasks(3, [[row(12), row(13), row(14)], []])
     # The driver dies before the files of its record are published.
-    with mock.patch("ftfile.log.protocol.CommitTimer.created", side_effect=Killed), contextlib.suppress(Killed):
+    with mock.patch("ftfile.log.protocol.CommitTimer.note_created", side_effect=Killed), contextlib.suppress(Killed):
         query.commit(3, messages)
 
 

@@ -45,7 +45,7 @@ def test_the_calls_of_a_small_commit(tmp_path: Path, monkeypatch: pytest.MonkeyP
         calls.append((operation, PurePosixPath(path).suffix))
         return resolve(operation, path, *place, follow=follow)
 
-    monkeypatch.setattr(local, "resolved", recorded)
+    monkeypatch.setattr(local, "resolve", recorded)
     out = str(tmp_path / "out")
     with opened(out, file_format="parquet") as writer:
         for number in range(COMMITS):

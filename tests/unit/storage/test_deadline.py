@@ -99,7 +99,7 @@ begun = threading.Event()
 
 def work():
     for number in range(3):
-        with calls.visited():
+        with calls.visit():
             begun.set()
             time.sleep(0.2)
         time.sleep(0.05)
