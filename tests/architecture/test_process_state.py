@@ -19,6 +19,7 @@ INHERITED = {
     "ftfile/core/arrow_start.py: _started": "static objects of C++, which also exist in the fork",
     "ftfile/core/log_wait.py: _held": "handlers of the fork's thread; the fork forgets them",
     "ftfile/core/extensions.py: _loaded": "places of code, which are the same in the fork",
+    "ftfile/core/extensions.py: UPPER_PLACES": "places of code, set when the package is imported",
     "ftfile/source/decoding/casts.py: _CONVERTS": "rules that the module itself enters during its import",
     "ftfile/storage/calls.py: _visited_s": "a time; the clock is the same in the fork",
     "ftfile/storage/hdfs/credentials/jvm_tokens.py: _kept": "the JVMs whose tokens the fork uses, too",

@@ -289,7 +289,7 @@ class TestAbort:
         with pytest.raises(NotPublished):
             commit_batch(plan.sink, plan.config, messages, None, current())
         abort_batch(plan.config, messages, None, current())
-        assert "job job is committed as version 0; the next commit continues to publish it" in caplog.text
+        assert "operation job is committed as version 0; the next commit continues to publish it" in caplog.text
 
     def test_of_a_batch_before_the_last(self, out: str, caplog: pytest.LogCaptureFixture) -> None:
         query = MicroBatch(out, COLUMNS, {"fileFormat": "json"})
@@ -305,7 +305,7 @@ class TestAbort:
         assert "Spark aborts batch 1. It is not committed; 2 staged files stay until vacuum deletes them" in caplog.text
         messages = [query.run_task(query.pickled_plan(), OperationIdentity("job"), 0, rows("a"))]
         abort_batch(query.config(), messages, None, current())
-        assert "Spark aborts job job. It is in none of the last 16 versions; 1 staged files stay" in caplog.text
+        assert "Spark aborts operation job. It is in none of the last 16 versions; 1 staged files stay" in caplog.text
         query.abort(1, [None])
         assert "the staged files of its tasks stay until vacuum deletes them" in caplog.text
         assert "committed as version 1" not in caplog.text

@@ -131,7 +131,7 @@ def test_a_job_behind_more_records_than_abort_looks_at(out: str, caplog: pytest.
     for batch in range(ABORTED_JOB_RECORDS - 1):
         stream.run(batch, [[]])
     abort_batch(planned.config, [message], None, current())
-    assert "job job is committed as version 0" in caplog.text
+    assert "operation job is committed as version 0" in caplog.text
     caplog.clear()
     stream.run(ABORTED_JOB_RECORDS - 1, [[]])
     abort_batch(planned.config, [message], None, current())
