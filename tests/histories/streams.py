@@ -265,7 +265,7 @@ def _compare_store(world: World, follower: PlayedFollower) -> None:
     run = follower.run
     if run.commits < len(run.offsets) or not run.batches:
         return
-    found = world.call("a read of a storage system", _rows_of, f"{world.storage_url}/{follower.name}")
+    found = world.call("a read of a store", _rows_of, f"{world.storage_url}/{follower.name}")
     if not isinstance(found, FtfileError):
         require(found == follower.expected, "store", f"it has {found} instead of {follower.expected}")
 

@@ -90,7 +90,7 @@ class World:
     """The state of a history: the storage with its faults and URL, its clock, and a clock for each process.
 
     Attributes:
-        storage_url: of the whole storage, which also has the files and storage systems of streams.
+        storage_url: of the whole storage, which also has the files and stores of streams.
         volume: the whole storage without injected faults.
         raw: the directory in it.
         meet: runs a call with an event.
